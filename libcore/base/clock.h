@@ -1,0 +1,10 @@
+// Time: a monotonic clock in seconds and the wall clock as text.
+#pragma once
+#include <string>
+
+namespace rw {
+
+double now_s();                 // monotonic
+std::string utc_timestamp();    // "2026-01-31T12:34:56Z"
+
+}  // namespace rw

@@ -1,0 +1,113 @@
+#include "libcore/base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "libcore/base/error.h"
+
+namespace rw {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int open_for_reading(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(ErrorKind::input, "{}: cannot be opened for reading: {}", file.string(), std::strerror(errno));
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(fd);
+    fail(ErrorKind::input, "{}: expected a file, found a directory", file.string());
+  }
+  return fd;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& file) {
+  const Descriptor fd(open_for_reading(file));
+  std::string content;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorKind::input, "{}: cannot be read: {}", file.string(), std::strerror(errno));
+    if (n == 0) return content;
+    content.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+void fsync_path(const std::filesystem::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) fail(ErrorKind::runtime, "{}: cannot be opened to be synced: {}", path.string(), std::strerror(errno));
+  // Some file systems refuse to sync a directory (EINVAL); there is nothing more one can do there.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL)
+    fail(ErrorKind::runtime, "{}: cannot be synced: {}", path.string(), std::strerror(errno));
+}
+
+void write_file_atomic(const std::filesystem::path& file, std::string_view content) {
+  const std::filesystem::path temporary = file.string() + ".tmp" + std::to_string(::getpid());
+  const auto give_up = [&](const char* action) {
+    const int cause = errno;
+    ::unlink(temporary.c_str());
+    fail(ErrorKind::runtime, "{}: {} failed after a request of {} bytes: {}", file.string(), action, content.size(),
+         std::strerror(cause));
+  };
+  {
+    const Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (fd.get() < 0) give_up("creating");
+    size_t done = 0;
+    while (done < content.size()) {
+      const ssize_t n = ::write(fd.get(), content.data() + done, content.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) give_up("writing");
+      done += static_cast<size_t>(n);
+    }
+    if (::fsync(fd.get()) != 0) give_up("syncing");
+  }
+  if (::rename(temporary.c_str(), file.c_str()) != 0) give_up("renaming");
+  fsync_path(file.has_parent_path() ? file.parent_path() : std::filesystem::path("."));
+}
+
+MappedFile::MappedFile(const std::filesystem::path& file) {
+  const Descriptor fd(open_for_reading(file));
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail(ErrorKind::input, "{}: cannot be read: {}", file.string(), std::strerror(errno));
+  size_ = status.st_size;
+  if (size_ == 0) return;
+  void* map = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (map == MAP_FAILED) fail(ErrorKind::input, "{}: cannot be mapped into memory: {}", file.string(), std::strerror(errno));
+  data_ = static_cast<const std::byte*>(map);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+}
+
+}  // namespace rw

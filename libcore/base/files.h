@@ -1,0 +1,38 @@
+// Files: whole reads, atomic writes (temporary, fsync, rename, fsync of the directory), memory maps.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace rw {
+
+// Whole file; Error{input} says which file and why.
+std::string read_file(const std::filesystem::path& file);
+
+// Writes `content` so that a reader sees the old file or the new one, never a part.
+void write_file_atomic(const std::filesystem::path& file, std::string_view content);
+
+// fsync of a directory (after a rename in it) or of a file by path.
+void fsync_path(const std::filesystem::path& path);
+
+// A read-only memory map of a file, or of a part of it; move-only, unmapped when it goes.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& file);
+  MappedFile(MappedFile&&) noexcept;
+  MappedFile& operator=(MappedFile&&) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+  const std::byte* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+}  // namespace rw

@@ -1,0 +1,85 @@
+#include "libcore/device/arena.h"
+
+#include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "libcore/base/error.h"
+#include "libcore/base/units.h"
+
+namespace rw {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+// Touches every page: the first touch of fresh memory is far slower than any later one, so it is paid before step 1.
+void touch(std::byte* data, int64_t bytes, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t offset = 0; offset < bytes; offset += kPage) *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
+}
+
+}  // namespace
+
+const char* memory_owner_name(MemoryOwner o) {
+  switch (o) {
+    case MemoryOwner::weights: return "weights";
+    case MemoryOwner::packed_weights: return "packed_weights";
+    case MemoryOwner::gradients: return "gradients";
+    case MemoryOwner::optimizer: return "optimizer";
+    case MemoryOwner::activations: return "activations";
+    case MemoryOwner::workspace: return "workspace";
+    case MemoryOwner::data: return "data";
+    case MemoryOwner::comm: return "comm";
+    case MemoryOwner::kv: return "kv";
+    case MemoryOwner::n_owners: break;
+  }
+  return "?";
+}
+
+Arena::~Arena() {
+  for (const Block& block : blocks_) ::munmap(block.data, static_cast<size_t>(block.bytes));
+}
+
+void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
+  const int64_t rounded = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
+  void* data = ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    std::string holders;
+    for (size_t i = 0; i < held_.size(); ++i)
+      if (held_[i] > 0)
+        holders += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(i)), format_bytes(static_cast<double>(held_[i])));
+    fail(ErrorKind::runtime, "out of memory: asked {} for {}; held so far:{} use a smaller model, --micro-batch or --seq-len",
+         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner), holders);
+  }
+  if (rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+  blocks_.push_back({data, rounded});
+  held_[static_cast<size_t>(owner)] += rounded;
+  touch(static_cast<std::byte*>(data), rounded, threads);
+  return data;
+}
+
+void Arena::adopt(int64_t bytes, MemoryOwner owner) { held_[static_cast<size_t>(owner)] += bytes; }
+
+int64_t Arena::total_bytes() const { return std::accumulate(held_.begin(), held_.end(), int64_t{0}); }
+
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_TRIM_THRESHOLD, 2147483647);
+}
+
+int64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  long long size = 0, resident = 0;
+  const int n = std::fscanf(file, "%lld %lld", &size, &resident);
+  std::fclose(file);
+  return n == 2 ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace rw

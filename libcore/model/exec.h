@@ -1,0 +1,16 @@
+// What a layer needs to run: the op table, the stream, the type of the activations, and scratch for the ops.
+#pragma once
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace rw {
+
+struct Exec {
+  const Ops& ops;
+  Stream stream;
+  DType t;                    // of activations and products: f32 or bf16
+  void* workspace = nullptr;  // as planned by workspace_bytes (workspace.h)
+};
+
+}  // namespace rw
