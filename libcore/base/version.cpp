@@ -1,0 +1,5 @@
+#include "libcore/base/version.h"
+
+namespace rw {
+const char* version() { return RW_VERSION; }
+}  // namespace rw

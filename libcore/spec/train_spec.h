@@ -1,0 +1,41 @@
+// Everything that `dtrain` can be told: one field list makes its flags, config keys, --help and run.json.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libcore/base/fields.h"
+
+namespace rw {
+
+struct TrainSpec {
+  std::string model, init_from;
+  std::vector<std::string> data, val_data;
+  double val_fraction = 0.0;
+  std::string out;
+  std::string resume = "none";
+
+  int64_t steps = 1000, seq_len = 0, micro_batch = 8, global_batch = 0;
+  double lr = 3e-4, min_lr = 0.0;
+  std::string lr_schedule = "cosine";
+  int64_t warmup_steps = 100, decay_steps = 0;
+  int64_t lr_base_batch = 0;
+  std::string lr_batch_rule = "none";
+  double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip_norm = 1.0;
+
+  std::string precision = "bf16";
+  int64_t seed = 1, threads = 0;
+
+  int64_t eval_every = 0, log_every = 1, checkpoint_every = 0, keep_last = 2, keep_every = 0;
+  double peak_flops = 0.0;
+  double comm_timeout = 300.0;
+  bool verify_data = false;
+};
+
+FieldList fields(TrainSpec& spec);
+// What no single field can say alone; Error{usage} names the flags.
+void check_train_spec(const TrainSpec& spec);
+// Digest of the settings that change what is computed (not the output folder, logging, threads).
+std::string hyper_parameter_hash(TrainSpec spec);
+
+}  // namespace rw

@@ -1,0 +1,74 @@
+#include "libcore/train/run_dir.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "libcore/base/clock.h"
+#include "libcore/base/error.h"
+#include "libcore/base/files.h"
+#include "libcore/base/hash.h"
+
+namespace rw {
+namespace fs = std::filesystem;
+
+fs::path checkpoints_dir(const TrainSpec& spec) { return fs::path(spec.out) / "checkpoints"; }
+
+namespace {
+
+// A path to a checkpoint, or to a run or a checkpoints folder whose newest is meant.
+fs::path checkpoint_at(const fs::path& path) {
+  if (fs::exists(path / "manifest.json")) return path;
+  const fs::path folder = fs::exists(path / "checkpoints") ? path / "checkpoints" : path;
+  const auto entries = list_checkpoints(folder);
+  if (entries.empty())
+    fail(ErrorKind::usage, "--resume {}: expected a checkpoint (a folder with manifest.json) or a run that holds one, found neither",
+         path.string());
+  return entries.back().dir;
+}
+
+}  // namespace
+
+ResumePlan plan_resume(const TrainSpec& spec) {
+  ResumePlan plan;
+  const bool used = fs::exists(fs::path(spec.out) / "run.json");
+  if (fs::exists(spec.out) && !fs::is_directory(spec.out))
+    fail(ErrorKind::usage, "--out {}: expected a directory or a new name, found a file", spec.out);
+  if (spec.resume == "none") {
+    if (used)
+      fail(ErrorKind::usage, "--out {} already holds a run; continue it with --resume auto, or choose another directory", spec.out);
+    return plan;
+  }
+  if (spec.resume != "auto") {
+    plan.checkpoint = std::make_unique<Checkpoint>(checkpoint_at(spec.resume));
+    return plan;
+  }
+  std::vector<std::string> ignored;
+  const auto entries = list_checkpoints(checkpoints_dir(spec), &ignored);
+  for (const std::string& reason : ignored) plan.notes.push_back("ignored " + reason);
+  for (auto entry = entries.rbegin(); entry != entries.rend() && plan.checkpoint == nullptr; ++entry) {
+    try {
+      plan.checkpoint = std::make_unique<Checkpoint>(entry->dir);
+    } catch (const Error& e) {
+      plan.notes.push_back(fmt::format("passed over a damaged checkpoint: {}", e.what()));
+    }
+  }
+  return plan;
+}
+
+std::string run_id_of(const fs::path& out) {
+  const fs::path file = out / "run.json";
+  if (fs::exists(file)) return json_string(read_json(file), "run_id", file.string());
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return hex64(hash64(fmt::format("{} {} {} {}", utc_timestamp(), now_s(), ::getpid(), host))).substr(0, 12);
+}
+
+void write_run_json(const fs::path& out, const Json& run) {
+  std::error_code error;
+  fs::create_directories(out / "checkpoints", error);
+  if (error) fail(ErrorKind::runtime, "--out {}: cannot be created: {}", out.string(), error.message());
+  write_file_atomic(out / "run.json", run.dump(2) + "\n");
+}
+
+}  // namespace rw

@@ -1,0 +1,37 @@
+// What a run is made of, put together from the spec before step 1: model, data, batch, identity.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libcore/base/json.h"
+#include "libcore/ckpt/checkpoint.h"
+#include "libcore/comm/comm.h"
+#include "libcore/data/data_order.h"
+#include "libcore/spec/model_spec.h"
+#include "libcore/spec/train_spec.h"
+#include "libcore/train/train_state.h"
+#include "libcore/train/validation.h"
+
+namespace rw {
+
+struct TrainData {
+  std::vector<std::shared_ptr<const TokenFile>> files;
+  std::vector<DataPart> parts;               // training ranges
+  std::vector<Validation::Part> validation;  // held-out ranges
+  std::string fingerprint;                   // of all training files and ranges
+};
+
+// seq-len and global-batch given their values (0 = default), checked against model and ranks: Error{usage} with the numbers.
+void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks);
+TrainData open_data(const TrainSpec& spec, const ModelSpec& model);
+// The cores of this host shared among its ranks, or --threads.
+int threads_per_rank(const TrainSpec& spec, const Comm& world);
+
+// Refuses to resume what is not the same run (model, data, seed, seq-len), each with both values; says what differs but may.
+std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainState& state, const TrainSpec& spec,
+                                      const ModelSpec& model, const TrainData& data);
+
+Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world, const std::string& run_id);
+
+}  // namespace rw
