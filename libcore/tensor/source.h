@@ -17,20 +17,20 @@ struct TensorInfo {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  virtual std::string where() const = 0;                         // for messages: the path
-  virtual const std::vector<TensorInfo>& tensors() const = 0;    // sorted by name
-  // Reads `box` of tensor `name` as row-major `dst_type` (f32, or the stored type) into dst. Error{input} names file, tensor, expected
-  // and found.
+  virtual std::string where() const = 0;                       // for messages: the path
+  virtual const std::vector<TensorInfo>& tensors() const = 0;  // sorted by name
+  // Reads `box` of tensor `name` as row-major `dst_type` (f32, or the stored type) into dst. Error{input} names file,
+  // tensor, expected and found.
   virtual void read(const std::string& name, const Box& box, DType dst_type, void* dst) const = 0;
 
-  const TensorInfo* find(const std::string& name) const;         // null when absent
+  const TensorInfo* find(const std::string& name) const;  // null when absent
 };
 
 // One tensor, or one box of it, to be written: `data` holds the box, row-major.
 struct TensorPiece {
   std::string name;
   DType dtype;
-  Shape shape;      // of the whole tensor
+  Shape shape;  // of the whole tensor
   Box box;
   const void* data;
 };
