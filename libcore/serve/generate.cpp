@@ -77,7 +77,7 @@ GenerateReport Generator::generate(const GenerateRequest& request, const std::fu
   const int64_t vocab = spec_.model.vocab_size;
   while (report.new_tokens < request.max_new_tokens) {
     const int32_t id = sampler_.sample(logits_.data(), vocab, request.sampling, context_);
-    if (id == request.stop_id) {
+    if (request.stop_at_end && (id == request.stop_id || spec_.model.ends_text(id))) {
       report.stopped = true;
       break;
     }

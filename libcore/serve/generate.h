@@ -26,13 +26,14 @@ struct GenerateRequest {
   std::vector<int32_t> prompt;  // at least one id
   int64_t max_new_tokens;
   SamplingParams sampling;
-  int32_t stop_id = -1;  // generation ends when it is drawn; it is not passed on
+  bool stop_at_end = true;  // end when an end-of-text id is drawn (ModelSpec::ends_text, stop_id); it is not passed on
+  int32_t stop_id = -1;     // one more such id: the tokenizer's
 };
 
 struct GenerateReport {
   int64_t prompt_tokens, new_tokens;
   double prefill_s, decode_s;
-  bool stopped;  // by stop_id
+  bool stopped;  // by an end-of-text id
 };
 
 class Generator {

@@ -57,7 +57,8 @@ StepResult TrainStep::run(int64_t first_sample, double lr, const ReadSamples& re
   result.stop = counts[1] > 0;
   result.fingerprint = static_cast<uint64_t>(counts[2]);
 
-  const float d_scale = result.valid_tokens > 0 ? 1.0f / static_cast<float>(result.valid_tokens) : 0.0f;
+  // Without a valid target every gradient is zero whatever the scale.
+  const float d_scale = 1.0f / static_cast<float>(std::max<int64_t>(1, result.valid_tokens));
   const int64_t n_micro = local_samples_ / settings_.micro_batch;
   const AttnBatch batch = batch_of(settings_.micro_batch);
   double loss_sum = 0;

@@ -243,10 +243,8 @@ void Trainer::record_step(const StepResult& result) {
     observer_.warning(fmt::format("step {}: loss or gradient is not finite; the update was skipped on all ranks ({} so far)", state_.step,
                                   state_.skipped));
   }
-  const double mean_s = train_s_ / static_cast<double>(state_.step - first_step_);
   observer_.step({.step = state_.step, .steps = spec_.steps, .loss = result.loss, .lr = lr, .grad_norm = result.grad_norm,
-                  .tokens_per_s = tokens_per_s, .mfu_causal = causal,
-                  .seconds_left = mean_s * static_cast<double>(spec_.steps - state_.step), .skipped = result.skipped});
+                  .tokens_per_s = tokens_per_s, .mfu_causal = causal});
 }
 
 void Trainer::validate() {

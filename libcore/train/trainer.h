@@ -13,8 +13,6 @@ namespace rw {
 struct StepReport {
   int64_t step, steps;
   double loss, lr, grad_norm, tokens_per_s, mfu_causal;
-  double seconds_left;
-  bool skipped;
 };
 
 struct TrainObserver {

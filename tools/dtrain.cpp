@@ -1,0 +1,122 @@
+// dtrain: data-parallel training under mpirun. `dtrain prepare` makes its token files.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "kernels/ops.h"
+#include "libcore/base/error.h"
+#include "libcore/base/log.h"
+#include "libcore/base/units.h"
+#include "libcore/comm/agree.h"
+#include "libcore/comm/comm.h"
+#include "libcore/device/arena.h"
+#include "libcore/spec/train_spec.h"
+#include "libcore/train/trainer.h"
+#include "tools/cli.h"
+#include "tools/dtrain_prepare.h"
+#include "tools/progress.h"
+
+namespace rw {
+namespace {
+
+constexpr const char* kFooter =
+    "Subcommands:\n"
+    "  dtrain prepare     turn text into a token file\n"
+    "\n"
+    "Examples:\n"
+    "  mpirun -n 2 dtrain --model tiny-llama --data corpus.h5 --out runs/a --steps 100\n"
+    "  mpirun -n 2 dtrain --config configs/train/kjv.toml --data kjv.h5 --out runs/kjv --resume auto\n"
+    "\n"
+    "SIGUSR1 to mpirun (or SIGINT/SIGTERM to a rank) saves and exits 75: run the same command with --resume auto to go on.";
+
+// What a person sees of a run: phases of the start, a bar while it trains, lines for what happens on the way.
+class Screen {
+ public:
+  explicit Screen(const TrainSpec& spec) : log_every_(spec.log_every) {}
+
+  TrainObserver observer() {
+    return {.phase = [this](const std::string& name, double seconds) { line(fmt::format("start: {} {:.2f} s", name, seconds)); },
+            .note = [this](const std::string& text) { line(text); },
+            .warning = [this](const std::string& text) { bar_.clear(), log_warning("{}", text); },
+            .step = [this](const StepReport& r) { step(r); }};
+  }
+
+ private:
+  void line(const std::string& text) {
+    bar_.clear();
+    log_info("{}", text);
+  }
+  void step(const StepReport& r) {
+    if (r.step % log_every_ != 0 && r.step != r.steps) return;
+    bar_.show("training", static_cast<double>(r.step) / static_cast<double>(r.steps),
+              fmt::format("step {}/{}, loss {:.4f}, lr {:.2e}, grad {:.2f}, {} tok/s, MFU {:.1f} %", r.step, r.steps, r.loss, r.lr,
+                          r.grad_norm, format_count(r.tokens_per_s), 100 * r.mfu_causal));
+  }
+
+  int64_t log_every_;
+  ProgressBar bar_;
+};
+
+// Rank 0 reads flags, files and standard input; the others get what came of it.
+std::optional<int> read_command_line(const CommandLine& command, int argc, const char* const* argv, Comm& world) {
+  std::optional<int> only_printed;
+  agree(world, [&] {
+    if (world.rank() == 0) only_printed = parse_command_line(command, argc, argv);
+  });
+  if (world.all_reduce_value(static_cast<int64_t>(only_printed.has_value()), ReduceOp::max) != 0) return only_printed.value_or(0);
+  const std::string toml = world.broadcast_text(world.rank() == 0 ? write_toml(command.fields) : "", 0);
+  if (world.rank() != 0) read_toml(command.fields, toml, "rank 0's configuration", {});
+  return std::nullopt;
+}
+
+int run_rank(int argc, const char* const* argv, Comm& world) {
+  TrainSpec spec;
+  const CommandLine command{.name = "dtrain",
+                            .description = "Trains a language model; start it with mpirun, one rank per group of cores.",
+                            .fields = fields(spec),
+                            .skip_tables = {"plan", "predicted"},
+                            .footer = kFooter};
+  if (const auto code = read_command_line(command, argc, argv, world)) return *code;
+  TrainSummary summary;
+  if (world.rank() == 0) {
+    Screen screen(spec);
+    summary = train(spec, world, screen.observer());
+  } else {
+    summary = train(spec, world, {});
+  }
+  if (world.rank() == 0) {
+    fmt::print("{}\n", summary.json);
+    std::fflush(stdout);
+    if (summary.interrupted) log_warning("interrupted after a clean save; run the same command with --resume auto to continue");
+  }
+  return summary.interrupted ? exit_code(ErrorKind::interrupted) : 0;
+}
+
+int dtrain(int argc, const char* const* argv) {
+  if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return dtrain_prepare(argc - 1, argv + 1);
+  const std::unique_ptr<Comm> world = make_world_comm();
+  set_log_rank(world->rank(), world->size());
+  try {
+    return run_rank(argc, argv, *world);
+  } catch (const SharedError& e) {
+    if (world->rank() == 0) throw;
+    return exit_code(e.kind());
+  } catch (const std::exception& e) {
+    if (world->size() == 1) throw;
+    // Only this rank knows: the others wait for it and have to be ended.
+    log_error("dtrain on {}: {}", world->hosts()[static_cast<size_t>(world->rank())], e.what());
+    const auto* error = dynamic_cast<const Error*>(&e);
+    abort_world(exit_code(error != nullptr ? error->kind() : ErrorKind::runtime));
+  }
+}
+
+}  // namespace
+}  // namespace rw
+
+int main(int argc, char** argv) {
+  rw::keep_freed_memory();
+  return rw::run_tool("dtrain", [&] { return rw::dtrain(argc, argv); });
+}
