@@ -1,0 +1,78 @@
+#include "tests/kernels/array.h"
+
+namespace rw::test {
+namespace {
+
+void check_cost(const Cost& c, double flops, double read, double written) {
+  CHECK(c.flops == flops);
+  CHECK(c.bytes_read == read);
+  CHECK(c.bytes_written == written);
+}
+
+// Counted by hand from the contracts in kernels/ops.h.
+TEST_CASE("cost of the streaming ops") {
+  const DType bf16 = DType::bf16, f32 = DType::f32;
+  check_cost(cost(Add{nullptr, nullptr, nullptr, 10, bf16}), 10, 40, 20);
+  check_cost(cost(Scale{nullptr, 2, 10, f32}), 10, 40, 40);
+  check_cost(cost(Cast{nullptr, nullptr, 10, bf16, f32}), 0, 40, 20);
+  check_cost(cost(SumSquares{nullptr, nullptr, 10, 4}), 20, 40, 24);
+  check_cost(cost(AdamW{.n = 10}), 140, 160, 120);
+  check_cost(cost(BiasBwd{.rows = 3, .n = 5, .t = bf16, .write = Write::overwrite}), 15, 30, 20);
+  check_cost(cost(BiasBwd{.rows = 3, .n = 5, .t = bf16, .write = Write::accumulate}), 15, 50, 20);
+  check_cost(cost(Rope{.rows = 3, .heads = 2, .d = 4, .t = bf16}), 72, 48 + 3 * (16 + 4), 48);
+  CHECK(cost(GeluFwd{.n = 10, .t = bf16}).bytes_read == 20);
+  CHECK(cost(GeluBwd{.n = 10, .t = bf16}).bytes_read == 40);
+  CHECK(cost(SwigluFwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 20);
+  CHECK(cost(SwigluBwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 40);
+  check_cost(cost(EmbeddingFwd{.rows = 3, .c = 5, .t = bf16}), 0, 60 + 12, 30);
+  check_cost(cost(EmbeddingBwd{.rows = 3, .c = 5, .t = bf16}), 15, 30 + 60 + 12, 60);
+}
+
+TEST_CASE("cost of norms and the loss grows by what is asked for") {
+  char some[8] = {};
+  float* const f = reinterpret_cast<float*>(some);
+  NormFwd fwd{.rows = 3, .c = 5, .kind = NormKind::rms, .t = DType::bf16};
+  CHECK(cost(fwd).bytes_read == 30 + 20);
+  CHECK(cost(fwd).bytes_written == 30 + 12);
+  fwd.add = some;
+  CHECK(cost(fwd).bytes_read == 60 + 20);
+  CHECK(cost(fwd).bytes_written == 60 + 12);
+  NormBwd bwd{.rows = 3, .c = 5, .kind = NormKind::rms, .t = DType::bf16};
+  CHECK(cost(bwd).bytes_written == 0);
+  bwd.d_x = some;
+  CHECK(cost(bwd).bytes_written == 30);
+  bwd.d_w = f;
+  CHECK(cost(bwd).bytes_written == 50);
+  const double without = cost(bwd).bytes_read;
+  bwd.write = Write::overwrite;
+  CHECK(cost(bwd).bytes_read == without - 20);
+  CrossEntropy loss{.rows = 3, .v = 7, .d_scale = 0, .t = DType::f32};
+  CHECK(cost(loss).bytes_written == 12);
+  loss.d_scale = 1;
+  CHECK(cost(loss).bytes_written == 12 + 84);
+}
+
+TEST_CASE("cost of attention counts the causal half of each sequence") {
+  const int32_t cu_seqlens[] = {0, 8, 8, 12};
+  AttentionFwd fwd{.cu_seqlens = cu_seqlens, .n_seq = 3, .heads = 4, .kv_heads = 2, .d = 16, .t = DType::bf16};
+  const double pairs = 4 * (8 * 8 / 2 + 4 * 4 / 2);
+  check_cost(cost(fwd), 4 * 16 * pairs, 12 * 16 * 8 * 2, 12 * 4 * 16 * 2 + 12 * 4 * 4);
+  AttentionBwd bwd{.cu_seqlens = cu_seqlens, .n_seq = 3, .heads = 4, .kv_heads = 2, .d = 16, .t = DType::bf16};
+  CHECK(cost(bwd).flops == 10 * 16 * pairs);
+  CHECK(cost(bwd).bytes_written == 12 * 16 * 8 * 2);
+  fwd.n_seq = 0;
+  check_cost(cost(fwd), 0, 0, 0);
+}
+
+TEST_CASE("cost of paged attention: a token sees its context, a prompt the triangle before it") {
+  const int32_t q_start[] = {0, 1, 4}, context_len[] = {10, 3};
+  const PagedAttention a{
+      .q_start = q_start, .context_len = context_len, .n_seq = 2, .heads = 4, .kv_heads = 2, .d = 16, .t = DType::bf16};
+  CHECK(cost(a).flops == 4 * 16 * 4 * (10 + 1 + 2 + 3));
+  CHECK(cost(a).bytes_read == 2 * 16 * (4 * 4 + 2 * 13 * 2));
+  CHECK(cost(a).bytes_written == 2 * 16 * 4 * 4);
+  CHECK(cost(KvWrite{.rows = 3, .kv_heads = 2, .d = 16, .t = DType::f32}).bytes_written == 3 * 2 * 2 * 16 * 4);
+}
+
+}  // namespace
+}  // namespace rw::test
