@@ -1,0 +1,30 @@
+// The arithmetic of the reductions: elementwise over ranks, from rank 0 upwards, so that the result does not depend on
+// timing or on which rank computes it.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "kernels/dtype.h"
+#include "libcore/comm/comm.h"
+
+namespace rw {
+
+struct RankOrderReduce {
+  std::span<const void* const> sources;  // one a rank, (n) each, in rank order
+  std::span<void* const> targets;        // (n) each; each is one of the sources, or apart from all of them
+  int64_t n = 0;
+  DType t = DType::f32;  // f32, f64 or i64
+  ReduceOp op = ReduceOp::sum;
+};
+
+// target[i] = (((source0[i] op source1[i]) op source2[i]) ...), for every target. Sums of i64 wrap; max and min return NaN
+// when a source holds one.
+void reduce_in_rank_order(const RankOrderReduce& r);
+
+// Of n elements, what `rank` reduces: equal parts, cut at cache lines so that two ranks never write to one line.
+struct Slice {
+  int64_t begin, n;
+};
+Slice slice_of(int64_t n, int64_t element_bytes, int rank, int ranks);
+
+}  // namespace rw
