@@ -2,7 +2,8 @@
 //
 //   checkpoints/step-00000100/        committed: this name and a manifest that verifies
 //     rank-00000.h5 ...               contiguous datasets, one per piece (name + box), 4 KiB aligned
-//     manifest.json                   identity, step, state, and for every piece: tensor, box, dtype, file, byte offset, digest
+//     manifest.json                   identity, step, state, and for every piece: tensor, box, dtype, file, byte
+//     offset, digest
 //   checkpoints/step-00000100.tmp/    a save under way, or one that was interrupted: ignored, removed by the next save
 #pragma once
 #include <cstdint>
@@ -23,17 +24,25 @@ struct SaveReport {
 };
 
 // Collective. Every rank passes its own pieces (a box of a tensor must be written by one rank only; together they cover
-// every tensor). `identity` (run id, model, ...) and `state` (step, data position, loss scale, ...) are rank 0's. Commits only when
-// every rank's file is complete and fsynced; otherwise throws Error{runtime} on all ranks alike with the first
-// cause (disk full names the path and the bytes), leaving earlier checkpoints untouched.
-SaveReport save_checkpoint(const std::filesystem::path& checkpoints_dir, int64_t step, const std::vector<TensorPiece>& pieces,
-                           const Json& identity, const Json& state, Comm& comm);
+// every tensor; empty boxes are legal). `identity` (run id, model, ...) and `state` (step, data position, loss scale,
+// ...) are rank 0's. Commits only when every rank's file is complete and fsynced; otherwise throws Error{runtime} on
+// all ranks alike with the first cause (disk full names the path and the bytes), leaving earlier checkpoints untouched.
+SaveReport save_checkpoint(const std::filesystem::path& checkpoints_dir, int64_t step,
+                           const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state, Comm& comm);
 
-// A committed checkpoint, readable by boxes whatever layout wrote it.
+// Where a box of a tensor lies.
+struct StoredPiece {
+  Box box;
+  std::string file;  // in the checkpoint's directory
+  int64_t at;        // byte offset in it
+};
+
+// A committed checkpoint, readable by boxes whatever layout wrote it. Reading needs no HDF5: files are mapped and the
+// manifest says where each box lies.
 class Checkpoint : public TensorSource {
  public:
-  // `dir` is the step-N directory. Error{input} when the manifest is missing, unreadable or does not verify, when a file
-  // is missing or short, or when the pieces do not cover a tensor.
+  // `dir` is the step-N directory. Error{input} when the manifest is missing, unreadable or does not verify, when a
+  // file is missing or short, or when the pieces do not cover a tensor.
   explicit Checkpoint(const std::filesystem::path& dir);
   ~Checkpoint() override;
   std::string where() const override;
@@ -44,7 +53,8 @@ class Checkpoint : public TensorSource {
   const Json& state() const;
   int64_t bytes() const;
   int64_t n_files() const;
-  // Compares every piece with its digest; returns a line per fault, empty when all is well.
+  std::vector<StoredPiece> pieces(const std::string& name) const;
+  // Compares every byte of every file with the digests; returns a line per fault, empty when all is well.
   std::vector<std::string> verify() const;
 
  private:
@@ -56,7 +66,8 @@ struct CheckpointEntry {
   int64_t step;
   std::filesystem::path dir;
 };
-// Committed steps in ascending order; uncommitted ones are named in `ignored` with the reason.
+// Committed steps in ascending order; uncommitted or incomplete ones are named in `ignored` with the reason. Digests of
+// tensors are not read: that is verify()'s work.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& checkpoints_dir,
                                               std::vector<std::string>* ignored = nullptr);
 // Removes all but the newest `keep_last` (0 = keep all) and those whose step is a multiple of keep_every (0 = none).

@@ -11,8 +11,9 @@
 
 namespace rw {
 
-// `path`: a .safetensors file, a model.safetensors.index.json, or a directory with one of them. Every header is checked at the
-// door: length, JSON, dtypes (f64 f32 f16 bf16; others are listed but not readable), shapes against offsets, overlap, file size.
+// `path`: a .safetensors file, a model.safetensors.index.json, or a directory with one of them. Every header is checked
+// at the door: length, JSON, dtypes (f64 f32 f16 bf16 i64; others are listed but not readable), shapes against offsets,
+// overlaps and holes, file size.
 std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path);
 bool holds_safetensors(const std::filesystem::path& path);
 
@@ -24,7 +25,10 @@ struct ExportTensor {
   Shape shape;
   std::function<void(void* dst)> read;
 };
-// Writes model.safetensors, or model-00001-of-0000N.safetensors and the index when larger than max_shard_bytes.
-void write_safetensors(const std::filesystem::path& dir, const std::vector<ExportTensor>& tensors, int64_t max_shard_bytes);
+// Writes model.safetensors, or model-00001-of-0000N.safetensors and the index when larger than max_shard_bytes. Files
+// get their names when all of them are complete and fsynced; those of an earlier export in `dir` are replaced or
+// removed. Memory: one tensor.
+void write_safetensors(const std::filesystem::path& dir, const std::vector<ExportTensor>& tensors,
+                       int64_t max_shard_bytes);
 
 }  // namespace rw

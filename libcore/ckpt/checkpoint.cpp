@@ -1,0 +1,133 @@
+#include "libcore/ckpt/checkpoint.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "libcore/base/error.h"
+#include "libcore/base/files.h"
+#include "libcore/base/hash.h"
+#include "libcore/ckpt/elements.h"
+#include "libcore/ckpt/manifest.h"
+#include "libcore/ckpt/read_check.h"
+#include "libcore/ckpt/shard_file.h"
+#include "libcore/ckpt/step_dirs.h"
+
+namespace rw {
+
+namespace fs = std::filesystem;
+
+struct Checkpoint::Impl {
+  fs::path dir;
+  Manifest manifest;
+  Json identity, state;
+  std::vector<MappedFile> files;    // in the manifest's order
+  std::vector<TensorInfo> tensors;  // in the manifest's order
+};
+
+namespace {
+
+Manifest load_manifest(const fs::path& dir) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) {
+    fail(ErrorKind::input, "{}: expected a checkpoint directory, found {}", dir.string(),
+         fs::exists(dir, error) ? "a file" : "nothing");
+  }
+  const fs::path file = dir / kManifestName;
+  if (!fs::exists(file, error)) {
+    fail(ErrorKind::input, "{}: expected {}, found none: this is no committed checkpoint", dir.string(), kManifestName);
+  }
+  return parse_manifest(read_file(file), file.string());
+}
+
+MappedFile open_shard(const fs::path& dir, const FileRecord& record) {
+  const fs::path file = dir / record.name;
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    fail(ErrorKind::input, "{}: listed in {} with {} bytes, found no such file", file.string(), kManifestName,
+         record.bytes);
+  }
+  MappedFile map(file);
+  if (map.size() != record.bytes) {
+    fail(ErrorKind::input, "{}: expected {} bytes (key 'files' of {}), found {}: it was {}", file.string(),
+         record.bytes, kManifestName, map.size(), map.size() < record.bytes ? "cut" : "extended");
+  }
+  return map;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const fs::path& dir) : impl_(std::make_unique<Impl>()) {
+  impl_->dir = dir;
+  impl_->manifest = load_manifest(dir);
+  impl_->identity = parse_json(impl_->manifest.identity, where());
+  impl_->state = parse_json(impl_->manifest.state, where());
+  for (const FileRecord& record : impl_->manifest.files) impl_->files.push_back(open_shard(dir, record));
+  for (const TensorRecord& tensor : impl_->manifest.tensors) impl_->tensors.push_back(tensor.info);
+}
+
+Checkpoint::~Checkpoint() = default;
+std::string Checkpoint::where() const { return impl_->dir.string(); }
+const std::vector<TensorInfo>& Checkpoint::tensors() const { return impl_->tensors; }
+int64_t Checkpoint::step() const { return impl_->manifest.step; }
+const Json& Checkpoint::identity() const { return impl_->identity; }
+const Json& Checkpoint::state() const { return impl_->state; }
+int64_t Checkpoint::n_files() const { return static_cast<int64_t>(impl_->files.size()); }
+
+int64_t Checkpoint::bytes() const {
+  int64_t bytes = 0;
+  for (const TensorInfo& t : impl_->tensors) bytes += n_elements(t.shape) * dtype_bytes(t.dtype);
+  return bytes;
+}
+
+std::vector<StoredPiece> Checkpoint::pieces(const std::string& name) const {
+  const TensorInfo& info = require_tensor(*this, name);
+  std::vector<StoredPiece> list;
+  for (const PieceRecord& p : impl_->manifest.tensors[static_cast<size_t>(&info - impl_->tensors.data())].pieces) {
+    list.push_back({p.box, impl_->manifest.files[static_cast<size_t>(p.file)].name, p.at});
+  }
+  return list;
+}
+
+void Checkpoint::read(const std::string& name, const Box& box, DType dst_type, void* dst) const {
+  const TensorInfo& info = check_read(*this, name, box, dst_type);
+  const TensorRecord& tensor = impl_->manifest.tensors[static_cast<size_t>(&info - impl_->tensors.data())];
+  for (const PieceRecord& piece : tensor.pieces) {
+    const Box part = intersect(box, piece.box);
+    if (part.size() == 0) continue;
+    const std::byte* data = impl_->files[static_cast<size_t>(piece.file)].data() + piece.at;
+    copy_part(part, {data, info.dtype, piece.box}, dst, dst_type, box);
+  }
+}
+
+std::vector<std::string> Checkpoint::verify() const {
+  std::vector<std::string> faults;
+  std::vector<std::vector<ByteRange>> used(impl_->files.size());
+  const auto digest_of = [&](int64_t file, const std::vector<ByteRange>& ranges) {
+    StreamHash hash;
+    for (const ByteRange& r : ranges)
+      hash.update(impl_->files[static_cast<size_t>(file)].data() + r.begin, r.end - r.begin);
+    return hash.digest();
+  };
+  for (const TensorRecord& tensor : impl_->manifest.tensors) {
+    for (const PieceRecord& p : tensor.pieces) {
+      const ByteRange range{p.at, p.at + p.box.size() * dtype_bytes(tensor.info.dtype)};
+      used[static_cast<size_t>(p.file)].push_back(range);
+      const uint64_t found = digest_of(p.file, {range});
+      if (found == p.digest) continue;
+      faults.push_back(fmt::format("{}: tensor {} {} (bytes {} to {}): expected digest {}, found {}",
+                                   (impl_->dir / impl_->manifest.files[static_cast<size_t>(p.file)].name).string(),
+                                   tensor.info.name, box_text(p.box), range.begin, range.end, hex64(p.digest),
+                                   hex64(found)));
+    }
+  }
+  for (size_t f = 0; f < impl_->files.size(); ++f) {
+    const FileRecord& record = impl_->manifest.files[f];
+    const uint64_t found = digest_of(static_cast<int64_t>(f), outside(used[f], record.bytes));
+    if (found == record.rest_digest) continue;
+    faults.push_back(fmt::format("{}: outside the tensors (HDF5 structures, padding): expected digest {}, found {}",
+                                 (impl_->dir / record.name).string(), hex64(record.rest_digest), hex64(found)));
+  }
+  return faults;
+}
+
+}  // namespace rw

@@ -1,0 +1,36 @@
+// A model from wherever it lies: a run, a checkpoint, a Hugging Face directory.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libcore/spec/model_spec.h"
+#include "libcore/tensor/source.h"
+
+namespace rw {
+
+enum class ModelPlace { run, checkpoint, huggingface };
+// Recognises a directory by what it holds: checkpoints/ (run), manifest.json (checkpoint), config.json (Hugging Face).
+// Error{input} lists what was looked for.
+ModelPlace model_place(const std::filesystem::path& path);
+// The newest committed checkpoint of a run; what was passed over is said in a warning. Error{input} when there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+
+struct ModelSource {
+  ModelSpec spec;
+  std::unique_ptr<TensorSource> weights;  // our names; a checkpoint also has adam.m/NAME and adam.v/NAME
+  std::string config_json;                // the Hugging Face config.json's text
+  std::string tokenizer_json;             // empty when not known
+  std::string tokenizer_config_json;      // the same (chat template, names of special tokens)
+  int64_t step = -1;                      // -1: not a checkpoint
+  std::vector<std::string> unused;        // tensors of a Hugging Face file that are no parameter
+};
+
+// A checkpoint's identity holds "model_config" (a config.json's object) and "tokenizer_json" and, where there
+// is one, "tokenizer_config_json" (their texts); its weights
+// have the param table's names. All parameters are there with their shapes, or Error{input} says which is not.
+ModelSource open_model_source(const std::filesystem::path& path);
+
+}  // namespace rw
