@@ -1,15 +1,17 @@
 // Which tokens a sample holds: a pure function of (seed, global sample index). Resuming needs only the step number, and
 // changing the number of ranks changes nothing.
 //
-// A file's training range [begin, end) is cut into samples of seq_len + 1 tokens that start seq_len apart (a sample's last token is the next
-// one's first: it is only a target). Each epoch has its own shuffle and its own start offset. With several files, the
-// k-th sample's file follows the weights in every window of samples, and each file runs through its own epochs.
+// A file's training range [begin, end) is cut into samples of seq_len + 1 tokens that start seq_len apart (a sample's last
+// token is the next one's first: it is only a target). Each epoch has its own shuffle and its own start offset; for that
+// freedom an epoch has one sample fewer than would fit. With several files, the k-th sample's file follows the weights in
+// every window of samples (blend.h), and each file runs through its own epochs.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "libcore/data/blend.h"
 #include "libcore/data/token_file.h"
 
 namespace rw {
@@ -34,13 +36,15 @@ class DataOrder {
 
  private:
   std::vector<DataPart> parts_;
+  Blend blend_;
   int64_t seq_len_;
   uint64_t seed_;
 };
 
-// Validation: samples in file order, seq_len apart, the last one short; targets past the end are -1 (ignored).
+// Validation: samples in file order, seq_len apart, the last one short; targets past the end are -1 (ignored), inputs there 0.
 class DataSpan {
  public:
+  // Error{input} when the range holds fewer than two tokens.
   DataSpan(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t end, int64_t seq_len);
   int64_t n_samples() const;
   void read(int64_t sample, int32_t* input, int32_t* target) const;

@@ -21,6 +21,7 @@ class RawTensors {
     json_ = Json::parse(bytes_.substr(8, header));
     data_ = bytes_.data() + 8 + header;
   }
+  bool has(const std::string& name) const { return json_.contains(name); }
   template <typename T>
   std::vector<T> array(const std::string& name) const {
     const Json& entry = json_.at(name);
@@ -54,7 +55,11 @@ std::vector<double> gradients(const RawTensors& raw, const ParamLayout& layout, 
   std::vector<double> out(static_cast<size_t>(layout.total()));
   for (size_t i = 0; i < layout.params().size(); ++i) {
     const Param& p = layout.params()[i];
-    place_param(p, raw.array<T>(prefix + p.file_name), out.data() + layout.slice(i).offset);
+    for (const std::string& name : file_name_candidates(p))
+      if (raw.has(prefix + name)) {
+        place_param(p, raw.array<T>(prefix + name), out.data() + layout.slice(i).offset);
+        break;
+      }
   }
   return out;
 }
