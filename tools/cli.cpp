@@ -36,7 +36,8 @@ std::string help_text(const Field& f) {
     text += ")";
   }
   const std::string value = field_text(f);
-  if (!value.empty() && !(is_bool(f) && value == "false")) text += " [" + value + "]";
+  if (is_bool(f) && value == "true") return text + " [on; --no-" + f.name + " turns it off]";
+  if (!is_bool(f) && !value.empty()) text += " [" + value + "]";
   return text;
 }
 
@@ -65,7 +66,10 @@ class Normalizer {
       const std::string name = arg.substr(std::min<size_t>(2, arg.size()), equals == std::string::npos ? equals : equals - 2);
       const Field* field = arg[1] == '-' ? find_field(line_.fields, name) : nullptr;
       const bool takes_value = (field != nullptr && !is_bool(*field)) || (line_.takes_config && arg[1] == '-' && name == "config");
-      if (takes_value && equals != std::string::npos) {
+      const Field* negated = name.substr(0, 3) == "no-" ? find_field(line_.fields, name.substr(3)) : nullptr;
+      if (field == nullptr && negated != nullptr && is_bool(*negated) && equals == std::string::npos) {
+        out_.push_back("--" + negated->name + "=false");
+      } else if (takes_value && equals != std::string::npos) {
         add(name, arg.substr(equals + 1));
       } else if (takes_value) {
         if (i + 1 == argc || is_known_flag(argv[i + 1]))
@@ -117,7 +121,7 @@ void add_field(CLI::App& app, const CommandLine& line, const Field& f, Values& v
   const bool is_positional = std::find(line.positional.begin(), line.positional.end(), f.name) != line.positional.end();
   CLI::Option* option = nullptr;
   if (is_bool(f)) {
-    option = app.add_flag("--" + f.name + ",!--no-" + f.name, values, help_text(f));
+    option = app.add_flag("--" + f.name, values, help_text(f));
   } else {
     option = app.add_option("--" + f.name + (is_positional ? "," + f.name : ""), values, help_text(f));
     option->type_name(value_name(f))->expected(1, is_list(f) ? CLI::detail::expected_max_vector_size : 1)->allow_extra_args(false);
