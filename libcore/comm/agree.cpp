@@ -19,7 +19,8 @@ void agree(Comm& comm, const std::function<void()>& body) {
     return;
   }
   // One letter for the kind, then the message; empty when all is well.
-  const std::string text = mine ? std::string(1, static_cast<char>('0' + static_cast<int>(mine->kind()))) + mine->what() : "";
+  const std::string text =
+      mine ? std::string(1, static_cast<char>('0' + static_cast<int>(mine->kind()))) + mine->what() : "";
   const std::vector<std::string> all = comm.gather_text(text);
   const auto first = std::find_if(all.begin(), all.end(), [](const std::string& t) { return !t.empty(); });
   if (first == all.end()) return;

@@ -1,5 +1,5 @@
-// Errors that only some ranks meet become one error that all ranks throw, so that nobody waits for a peer that gave up and
-// the message is printed once.
+// Errors that only some ranks meet become one error that all ranks throw, so that nobody waits for a peer that gave up
+// and the message is printed once.
 #pragma once
 #include <functional>
 
@@ -14,8 +14,8 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-// Collective. Runs body on every rank; when it throws Error on any, all throw SharedError with the first such rank's kind
-// and message, naming rank and host where it is not the same on all.
+// Collective. Runs body on every rank; when it throws Error on any, all throw SharedError with the first such rank's
+// kind and message, naming rank and host where it is not the same on all.
 void agree(Comm& comm, const std::function<void()>& body);
 
 }  // namespace rw

@@ -170,8 +170,10 @@ void Board::look_for_dead_peers() const {
   if (!config_.ranks_are_processes) return;
   for (int r = 0; r < size(); ++r) {
     const int pid = memory_.bell(r).pid.load();
-    if (pid > 0 && memory_.bell(r).pid_space.load() == memory_.bell(rank()).pid_space.load() && kill(pid, 0) != 0 && errno == ESRCH)
-      fail(ErrorKind::runtime, "{}: {} (process {}) has died; its own output above says why", config_.group, label(r), pid);
+    if (pid > 0 && memory_.bell(r).pid_space.load() == memory_.bell(rank()).pid_space.load() && kill(pid, 0) != 0 &&
+        errno == ESRCH)
+      fail(ErrorKind::runtime, "{}: {} (process {}) has died; its own output above says why", config_.group, label(r),
+           pid);
   }
 }
 
@@ -182,7 +184,8 @@ void Board::wait(int64_t id, double timeout_s) {
 
 void fail_waiting(const std::string& complaint, double timeout_s) {
   fail(ErrorKind::runtime,
-       "{} within {}; look whether that rank still runs and whether all ranks call the same operations in the same order",
+       "{} within {}; look whether that rank still runs and whether all ranks call the same operations in the same "
+       "order",
        complaint, format_seconds(timeout_s));
 }
 

@@ -1,11 +1,12 @@
 // Collectives and messages between ranks that share memory (threads, or processes of one node).
 //
-// Every collective is cut into pieces that all ranks number alike, because they call the same operations in the same order
-// with the same sizes. A piece takes slot (number mod kBoardSlots). Each rank posts what it has for the piece, where that
-// lies and how far it is; who sees that all peers are far enough does its own next part. Nobody waits inside: step() does
-// what can be done now.
+// Every collective is cut into pieces that all ranks number alike, because they call the same operations in the same
+// order with the same sizes. A piece takes slot (number mod kBoardSlots). Each rank posts what it has for the piece,
+// where that lies and how far it is; who sees that all peers are far enough does its own next part. Nobody waits
+// inside: step() does what can be done now.
 //
-//   all_reduce      small: every rank copies its data to its stage, then reduces all stages itself (one round of waiting).
+//   all_reduce      small: every rank copies its data to its stage, then reduces all stages itself (one round of
+//   waiting).
 //                   in place: every rank reduces its slice over all ranks' buffers into all of them.
 //                   staged: copies in, reduces its slice into its own stage, collects the others' slices from theirs.
 //   reduce_scatter  reduces its part over all ranks' data or stages.
@@ -40,8 +41,8 @@ const char* board_op_name(BoardOp op);
 struct BoardTask {
   BoardOp op = BoardOp::barrier;
   const void* input = nullptr;  // reduce_scatter: (ranks, n); all_gather: (n)
-  void* output = nullptr;       // all_reduce, broadcast: (n), also the input; reduce_scatter: (n); all_gather: (ranks, n)
-  int64_t n = 0;                // elements of t
+  void* output = nullptr;  // all_reduce, broadcast: (n), also the input; reduce_scatter: (n); all_gather: (ranks, n)
+  int64_t n = 0;           // elements of t
   DType t = DType::u8;
   ReduceOp reduce = ReduceOp::sum;
   int root = 0;
@@ -58,8 +59,8 @@ struct JobHealth {
 
 struct BoardConfig {
   int rank = 0;
-  std::vector<std::string> labels;  // (ranks) "rank 1 on host h2", for errors
-  std::string group;                // "thread", "mpi/shm"
+  std::vector<std::string> labels;    // (ranks) "rank 1 on host h2", for errors
+  std::string group;                  // "thread", "mpi/shm"
   std::shared_ptr<JobHealth> health;  // null for processes
   bool ranks_are_processes = false;   // then a peer's death is noticed by its pid
   bool may_spin = true;
@@ -82,7 +83,7 @@ class Board {
   int64_t start(const BoardTask& task);
   void release(int64_t id);  // of a held task
   bool finished(int64_t id) const;
-  bool step();               // does what can be done; true when something moved
+  bool step();  // does what can be done; true when something moved
   void wait(int64_t id, double timeout_s);
   void run(const BoardTask& task, double timeout_s) { wait(start(task), timeout_s); }
   // all (ranks, bytes) <- mine (bytes) of every rank.
@@ -90,7 +91,8 @@ class Board {
   std::string blocked_on(int64_t id) const;  // "rank 1 on host h2 did not arrive"
   void look_for_dead_peers() const;          // throws when one failed or is gone
 
-  // Messages of a pair of ranks arrive in the order sent. send() returns when the message lies in the ring or was taken.
+  // Messages of a pair of ranks arrive in the order sent. send() returns when the message lies in the ring or was
+  // taken.
   void send(const void* data, int64_t bytes, int peer, int tag, double timeout_s);
   void recv(void* data, int64_t bytes, int peer, int tag, double timeout_s);
 

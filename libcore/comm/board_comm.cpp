@@ -11,7 +11,8 @@ namespace {
 
 class BoardComm final : public Comm {
  public:
-  explicit BoardComm(BoardCommConfig c) : board_(std::move(c.board)), host_(std::move(c.host)), hosts_(std::move(c.hosts)) {}
+  explicit BoardComm(BoardCommConfig c)
+      : board_(std::move(c.board)), host_(std::move(c.host)), hosts_(std::move(c.hosts)) {}
 
   int rank() const override { return board_->rank(); }
   int size() const override { return board_->size(); }
@@ -40,7 +41,9 @@ class BoardComm final : public Comm {
   void send(const void* data, int64_t bytes, int peer, int tag) override {
     board_->send(data, bytes, peer, tag, timeout_s());
   }
-  void recv(void* data, int64_t bytes, int peer, int tag) override { board_->recv(data, bytes, peer, tag, timeout_s()); }
+  void recv(void* data, int64_t bytes, int peer, int tag) override {
+    board_->recv(data, bytes, peer, tag, timeout_s());
+  }
   void barrier() override { board_->run({}, timeout_s()); }
   std::unique_ptr<Comm> split(int color, int key) override { return host_->split(*board_, color, key, timeout_s()); }
 
@@ -55,8 +58,10 @@ class BoardComm final : public Comm {
 SharedBuffer adopt_segment(Board& board, const std::shared_ptr<Segment>& segment, int64_t bytes) {
   if (!segment) {
     if (board.rank() == 0)
-      log_warning("no shared memory for {} on each of {} ranks (is /dev/shm too small?); going on with private memory and "
-                  "copies", format_bytes(static_cast<double>(bytes)), board.size());
+      log_warning(
+          "no shared memory for {} on each of {} ranks (is /dev/shm too small?); going on with private memory and "
+          "copies",
+          format_bytes(static_cast<double>(bytes)), board.size());
     return allocate_private(bytes);
   }
   board.segments().add(segment);

@@ -1,5 +1,5 @@
-// The communicator of ranks that share a board: threads, or all processes of one node. What differs between the two is how
-// memory becomes visible to all ranks and how groups are split off.
+// The communicator of ranks that share a board: threads, or all processes of one node. What differs between the two is
+// how memory becomes visible to all ranks and how groups are split off.
 #pragma once
 #include <memory>
 #include <string>

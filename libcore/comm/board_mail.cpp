@@ -1,5 +1,5 @@
-// Messages: a byte ring from each rank to each other one. A message is a header and its bytes, written as far as the ring
-// has space while the receiver reads, so that any length passes.
+// Messages: a byte ring from each rank to each other one. A message is a header and its bytes, written as far as the
+// ring has space while the receiver reads, so that any length passes.
 #include <algorithm>
 #include <cstring>
 
@@ -32,10 +32,11 @@ void Board::write_ring(const std::byte* data, int64_t bytes, const Message& m) {
   auto space = [&] { return capacity - (written - mail.read.load()); };
   while (bytes > 0) {
     if (space() == 0)
-      wait_for([&] { return space() > 0; }, m.timeout_s, [&] {
-        return fmt::format("send of {} (tag {}, group {}): {} did not take it", format_bytes(static_cast<double>(m.bytes)),
-                           m.tag, config_.group, label(m.peer));
-      });
+      wait_for([&] { return space() > 0; }, m.timeout_s,
+               [&] {
+                 return fmt::format("send of {} (tag {}, group {}): {} did not take it",
+                                    format_bytes(static_cast<double>(m.bytes)), m.tag, config_.group, label(m.peer));
+               });
     // A quarter of the ring at a time keeps the receiver copying while we do.
     const uint64_t at = written % capacity;
     const uint64_t n = std::min({static_cast<uint64_t>(bytes), space(), capacity - at, capacity / 4});
@@ -56,10 +57,11 @@ void Board::read_ring(std::byte* data, int64_t bytes, const Message& m) {
   auto there = [&] { return mail.written.load() - read; };
   while (bytes > 0) {
     if (there() == 0)
-      wait_for([&] { return there() > 0; }, m.timeout_s, [&] {
-        return fmt::format("recv of {} (tag {}, group {}): {} did not send", format_bytes(static_cast<double>(m.bytes)),
-                           m.tag, config_.group, label(m.peer));
-      });
+      wait_for([&] { return there() > 0; }, m.timeout_s,
+               [&] {
+                 return fmt::format("recv of {} (tag {}, group {}): {} did not send",
+                                    format_bytes(static_cast<double>(m.bytes)), m.tag, config_.group, label(m.peer));
+               });
     const uint64_t at = read % capacity;
     const uint64_t n = std::min({static_cast<uint64_t>(bytes), there(), capacity - at, capacity / 4});
     std::memcpy(data, ring_data + at, n);

@@ -7,12 +7,18 @@ namespace rw {
 namespace {
 
 // 128 KiB for up to 4 ranks, then less, so that the rings of all pairs stay at some MiB.
-int64_t ring_bytes_for(int64_t ranks) { return std::clamp<int64_t>((512 << 10) / ranks / 4096 * 4096, 4096, 128 << 10); }
+int64_t ring_bytes_for(int64_t ranks) {
+  return std::clamp<int64_t>((512 << 10) / ranks / 4096 * 4096, 4096, 128 << 10);
+}
 int64_t page_up(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 int64_t entries_at(int64_t ranks) { return ranks * static_cast<int64_t>(sizeof(Bell)); }
-int64_t mails_at(int64_t ranks) { return entries_at(ranks) + kBoardSlots * ranks * static_cast<int64_t>(sizeof(Entry)); }
-int64_t rings_at(int64_t ranks) { return page_up(mails_at(ranks) + ranks * ranks * static_cast<int64_t>(sizeof(Mail))); }
+int64_t mails_at(int64_t ranks) {
+  return entries_at(ranks) + kBoardSlots * ranks * static_cast<int64_t>(sizeof(Entry));
+}
+int64_t rings_at(int64_t ranks) {
+  return page_up(mails_at(ranks) + ranks * ranks * static_cast<int64_t>(sizeof(Mail)));
+}
 int64_t stages_at(int64_t ranks) { return rings_at(ranks) + ranks * ranks * ring_bytes_for(ranks); }
 
 }  // namespace

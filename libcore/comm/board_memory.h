@@ -15,12 +15,12 @@
 namespace rw {
 
 inline constexpr int64_t kBoardSlots = 16;
-inline constexpr int64_t kStageBytes = 32 << 10;
+inline constexpr int64_t kStageBytes = 64 << 10;
 
 struct alignas(64) Bell {
-  std::atomic<uint32_t> count;    // a futex: changes when somebody wakes this rank
-  std::atomic<uint32_t> waiting;  // 1 while the rank sleeps or is about to
-  std::atomic<int32_t> pid;       // of the rank's process; 0 when ranks are threads
+  std::atomic<uint32_t> count;      // a futex: changes when somebody wakes this rank
+  std::atomic<uint32_t> waiting;    // 1 while the rank sleeps or is about to
+  std::atomic<int32_t> pid;         // of the rank's process; 0 when ranks are threads
   std::atomic<uint64_t> pid_space;  // which the number belongs to
 };
 
@@ -31,8 +31,8 @@ struct alignas(64) Entry {
   std::atomic<uint64_t> state;  // (sequence number + 1) * 4 + phase; only grows
   int64_t request;              // what follows is written before `state` says posted and stays until all ranks finished
   int64_t n;
-  int64_t offset;               // of the data in `segment`
-  uint32_t segment;             // 0: in the slot's stage
+  int64_t offset;    // of the data in `segment`
+  uint32_t segment;  // 0: in the slot's stage
   int32_t root;
   uint8_t op, dtype, reduce, in_place;
 };
@@ -60,7 +60,9 @@ class BoardMemory {
 
  private:
   template <typename T>
-  T* at(int64_t offset) const { return reinterpret_cast<T*>(memory_.get() + offset); }
+  T* at(int64_t offset) const {
+    return reinterpret_cast<T*>(memory_.get() + offset);
+  }
   std::shared_ptr<std::byte> memory_;
   int64_t ranks_, ring_bytes_, entries_, mails_, rings_, stages_;
 };

@@ -36,7 +36,8 @@ void Board::choose_way(Request& r) {
   switch (t.op) {
     case BoardOp::barrier: break;
     case BoardOp::all_reduce:
-      CHECK(reinterpret_cast<uintptr_t>(t.output) % static_cast<uintptr_t>(element) == 0, "all_reduce of misaligned data");
+      CHECK(reinterpret_cast<uintptr_t>(t.output) % static_cast<uintptr_t>(element) == 0,
+            "all_reduce of misaligned data");
       if (t.n * element <= kSmallBytes) {
         r.way = Way::small;
         return;
@@ -86,14 +87,14 @@ void Board::post(Piece& p, const Request& r) {
       for (int q = 0; q < size() && !in_place; ++q) {
         const Slice slice = r.way == Way::small ? Slice{0, p.n} : slice_of(p.n, element, q, size());
         if (r.way == Way::small ? q == 0 : q != rank())
-          copy_bytes(stage + slice.begin * element, static_cast<std::byte*>(t.output) + (p.begin + slice.begin) * element,
-                     slice.n * element);
+          copy_bytes(stage + slice.begin * element,
+                     static_cast<std::byte*>(t.output) + (p.begin + slice.begin) * element, slice.n * element);
       }
       break;
     case BoardOp::reduce_scatter:
       for (int q = 0; q < size() && !in_place; ++q)
         copy_bytes(stage + q * p.n * element, static_cast<const std::byte*>(t.input) + (q * t.n + p.begin) * element,
-             p.n * element);
+                   p.n * element);
       break;
     case BoardOp::all_gather: {
       // The part goes to its place in the result, and to the stage when peers can reach neither.
@@ -116,9 +117,10 @@ void Board::check_peers_agree(const Piece& p, const Request& r) const {
     const Entry& other = entry(p, q);
     if (other.op != mine.op || other.request != mine.request || other.n != mine.n || other.dtype != mine.dtype ||
         other.reduce != mine.reduce || other.root != mine.root)
-      fail(ErrorKind::runtime, "{} of {}: {} called {} #{} ({}) instead; all ranks must call the same operations in the "
-           "same order with the same sizes", describe(r), label(rank()), label(q),
-           board_op_name(static_cast<BoardOp>(other.op)), other.request,
+      fail(ErrorKind::runtime,
+           "{} of {}: {} called {} #{} ({}) instead; all ranks must call the same operations in the "
+           "same order with the same sizes",
+           describe(r), label(rank()), label(q), board_op_name(static_cast<BoardOp>(other.op)), other.request,
            format_bytes(static_cast<double>(other.n * dtype_bytes(static_cast<DType>(other.dtype)))));
     if (r.task.op == BoardOp::all_reduce && other.in_place != mine.in_place)
       fail(ErrorKind::runtime, "{}: {} passed {} and {} passed {}; pass memory of one kind on all ranks", describe(r),
@@ -197,7 +199,7 @@ void Board::collect(Piece& p, const Request& r) {
     if (q == rank()) continue;  // written by reduce_slice
     const Slice slice = slice_of(p.n, element, q, size());
     copy_bytes(static_cast<std::byte*>(r.task.output) + (p.begin + slice.begin) * element,
-         memory_.stage(q, slot(p)) + slice.begin * element, slice.n * element);
+               memory_.stage(q, slot(p)) + slice.begin * element, slice.n * element);
   }
 }
 

@@ -1,8 +1,10 @@
-// Ranks on several nodes. A reduction is the sum over the nodes, in the order of their lowest ranks, of the sums over each
-// node's ranks in rank order: (node 0: (r0 + r1) + ...) + (node 1: ...). Per request:
+// Ranks on several nodes. A reduction is the sum over the nodes, in the order of their lowest ranks, of the sums over
+// each node's ranks in rank order: (node 0: (r0 + r1) + ...) + (node 1: ...). Per request:
 //   1. the node's ranks reduce on their board;
-//   2. each of the L leaders sends every other leader its slice (L-1 messages of n/L), sums its own slice over the nodes in
-//      order, and sends the result to all (again L-1 messages of n/L): 2(L-1)/L n elements out and in, which is the least;
+//   2. each of the L leaders sends every other leader its slice (L-1 messages of n/L), sums its own slice over the
+//   nodes in
+//      order, and sends the result to all (again L-1 messages of n/L): 2(L-1)/L n elements out and in, which is the
+//      least;
 //   3. the leader broadcasts on the board.
 // Everything moves in progress() and wait(). The other operations are messages between all ranks: broadcast a binomial
 // tree, barrier a dissemination, all_gather a ring, so that each wait knows which peer it waits for.
@@ -25,7 +27,7 @@ namespace rw {
 namespace {
 
 constexpr int kCollectiveTag = 1;
-constexpr int64_t kReduceTags = 1 << 14;         // requests under way at a time stay far below
+constexpr int64_t kReduceTags = 1 << 14;          // requests under way at a time stay far below
 constexpr int64_t kScatterChunkBytes = 16 << 20;  // scratch of reduce_scatter
 
 // Step 2 for the leader of one request.
@@ -69,7 +71,8 @@ class MpiComm final : public Comm {
     p.op = op;
     if (c_.node) {
       p.node_sum = c_.node->start({.op = BoardOp::all_reduce, .output = data, .n = n, .t = t, .reduce = op});
-      p.node_copy = c_.node->start({.op = BoardOp::broadcast, .output = data, .n = n * dtype_bytes(t), .held = is_leader()});
+      p.node_copy =
+          c_.node->start({.op = BoardOp::broadcast, .output = data, .n = n * dtype_bytes(t), .held = is_leader()});
     }
     pending_.push_back(std::move(p));
     step();
@@ -78,7 +81,8 @@ class MpiComm final : public Comm {
   void progress() override { step(); }
   void wait(Request r) override {
     CHECK(r.id >= 0 && r.id < next_, "request %lld was not started here", static_cast<long long>(r.id));
-    wait_for([&] { return find(r.id) == nullptr || find(r.id)->at == Pending::At::done; }, [&] { return describe(*find(r.id)); });
+    wait_for([&] { return find(r.id) == nullptr || find(r.id)->at == Pending::At::done; },
+             [&] { return describe(*find(r.id)); });
   }
 
   void reduce_scatter(const void* data, void* shard, int64_t n, DType t) override {
@@ -98,7 +102,8 @@ class MpiComm final : public Comm {
 
   void all_gather(const void* shard, void* data, int64_t bytes) override {
     auto* all = static_cast<std::byte*>(data);
-    if (shard != all + rank() * bytes && bytes > 0) std::memcpy(all + rank() * bytes, shard, static_cast<size_t>(bytes));
+    if (shard != all + rank() * bytes && bytes > 0)
+      std::memcpy(all + rank() * bytes, shard, static_cast<size_t>(bytes));
     const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
     for (int step_i = 0; step_i < size() - 1; ++step_i) {
       const int out = (rank() - step_i + size()) % size(), in = (rank() - step_i - 1 + size()) % size();
@@ -113,7 +118,8 @@ class MpiComm final : public Comm {
     CHECK(root >= 0 && root < size(), "root %d of %d ranks", root, size());
     const int place = (rank() - root + size()) % size();  // in the tree, whose root is place 0
     int reach = 1;
-    for (; reach < size() && !(place & reach); reach *= 2) {}
+    for (; reach < size() && !(place & reach); reach *= 2) {
+    }
     if (place != 0) {
       Transfers t;
       c_.link->start_recv(t, data, bytes, (place - reach + root) % size(), kCollectiveTag);
@@ -121,7 +127,8 @@ class MpiComm final : public Comm {
     }
     Transfers t;
     for (int step_i = reach / 2; step_i >= 1; step_i /= 2)
-      if (place + step_i < size()) c_.link->start_send(t, data, bytes, (place + step_i + root) % size(), kCollectiveTag);
+      if (place + step_i < size())
+        c_.link->start_send(t, data, bytes, (place + step_i + root) % size(), kCollectiveTag);
     finish(t, "broadcast", bytes);
   }
 
@@ -146,11 +153,13 @@ class MpiComm final : public Comm {
     CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0, "recv from rank %d with tag %d", peer, tag);
     std::optional<MpiLink::Probe> found;
     wait_for([&] { return (found = c_.mail->probe(peer)).has_value(); },
-             [&] { return fmt::format("recv of {} (tag {}, group mpi): {} did not send",
-                                      format_bytes(static_cast<double>(bytes)), tag, label(peer)); });
+             [&] {
+               return fmt::format("recv of {} (tag {}, group mpi): {} did not send",
+                                  format_bytes(static_cast<double>(bytes)), tag, label(peer));
+             });
     if (found->tag != tag || found->bytes != std::min(bytes, MpiLink::kMaxMessage))
-      fail(ErrorKind::runtime, "recv (group mpi): expected {} bytes with tag {} from {}, found {} bytes with tag {}", bytes,
-           tag, label(peer), found->bytes, found->tag);
+      fail(ErrorKind::runtime, "recv (group mpi): expected {} bytes with tag {} from {}, found {} bytes with tag {}",
+           bytes, tag, label(peer), found->bytes, found->tag);
     Transfers t;
     c_.mail->start_recv(t, data, bytes, peer, tag);
     finish(t, "recv", bytes);
@@ -222,13 +231,15 @@ class MpiComm final : public Comm {
     const int me = c_.leaders->rank();
     const int64_t mine = slice(p, me).n * element;
     auto& incoming = p.exchange->incoming;
-    if (static_cast<int64_t>(incoming.size()) < mine * n_leaders()) incoming.resize(static_cast<size_t>(mine * n_leaders()));
+    if (static_cast<int64_t>(incoming.size()) < mine * n_leaders())
+      incoming.resize(static_cast<size_t>(mine * n_leaders()));
     for (int q = 0; q < n_leaders(); ++q) {
       if (q == me) continue;
       const Slice theirs = slice(p, q);
       if (mine > 0) c_.leaders->start_recv(p.exchange->transfers, incoming.data() + q * mine, mine, q, tag(p, 0));
       if (theirs.n > 0)
-        c_.leaders->start_send(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q, tag(p, 0));
+        c_.leaders->start_send(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q,
+                               tag(p, 0));
     }
   }
 
@@ -251,7 +262,8 @@ class MpiComm final : public Comm {
       if (q == me) continue;
       const Slice theirs = slice(p, q);
       if (theirs.n > 0)
-        c_.leaders->start_recv(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q, tag(p, 1));
+        c_.leaders->start_recv(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q,
+                               tag(p, 1));
       if (mine.n > 0)
         c_.leaders->start_send(p.exchange->transfers, p.data + mine.begin * element, mine.n * element, q, tag(p, 1));
     }
@@ -268,11 +280,12 @@ class MpiComm final : public Comm {
   }
 
   void finish(Transfers& t, const char* what, int64_t bytes) {
-    wait_for([&] { return t.done(); }, [&] {
-      const int peer = t.pending_peer();
-      return fmt::format("{} ({}, group mpi): {} did not arrive", what, format_bytes(static_cast<double>(bytes)),
-                         peer < 0 ? "a rank" : label(peer));
-    });
+    wait_for([&] { return t.done(); },
+             [&] {
+               const int peer = t.pending_peer();
+               return fmt::format("{} ({}, group mpi): {} did not arrive", what,
+                                  format_bytes(static_cast<double>(bytes)), peer < 0 ? "a rank" : label(peer));
+             });
   }
 
   template <typename Ready, typename Complaint>

@@ -147,7 +147,8 @@ std::optional<MpiLink::Probe> MpiLink::probe(int peer) {
 }
 
 void MpiLink::all_gather(const void* mine, void* all, int64_t bytes) {
-  CHECK(bytes <= kMaxMessage / state_->size, "all_gather of %lld bytes while setting up", static_cast<long long>(bytes));
+  CHECK(bytes <= kMaxMessage / state_->size, "all_gather of %lld bytes while setting up",
+        static_cast<long long>(bytes));
   const int n = static_cast<int>(bytes);
   expect(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, state_->comm), "MPI_Allgather");
 }

@@ -1,6 +1,6 @@
-// The part of MPI that the communicators use: messages between the processes of a group that start at once and are asked
-// later whether they are done, and the making of groups. No MPI type gets out of mpi_link.cpp. One thread per process calls
-// (MPI_THREAD_FUNNELED).
+// The part of MPI that the communicators use: messages between the processes of a group that start at once and are
+// asked later whether they are done, and the making of groups. No MPI type gets out of mpi_link.cpp. One thread per
+// process calls (MPI_THREAD_FUNNELED).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@ class Transfers {
   Transfers(Transfers&&) noexcept;
   Transfers& operator=(Transfers&&) noexcept;
   ~Transfers();
-  bool done();          // moves MPI forward; Error{runtime} when a message failed
-  int pending_peer();   // of a message that is not done; -1 when all are
+  bool done();         // moves MPI forward; Error{runtime} when a message failed
+  int pending_peer();  // of a message that is not done; -1 when all are
 
  private:
   friend class MpiLink;

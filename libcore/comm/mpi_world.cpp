@@ -77,11 +77,14 @@ std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, int no
   if (node->size() > 1) {
     board = make_node_board({.node = node, .labels = node_labels, .group = one_node ? "mpi/shm" : "mpi"});
     if (!board && node->rank() == 0)
-      log_warning("no shared memory for the {} ranks on host {} (is /dev/shm too small?); they go on with MPI messages, "
-                  "which is slower", node->size(), hosts[static_cast<size_t>(link->rank())]);
+      log_warning(
+          "no shared memory for the {} ranks on host {} (is /dev/shm too small?); they go on with MPI messages, "
+          "which is slower",
+          node->size(), hosts[static_cast<size_t>(link->rank())]);
   }
   if (one_node && board)
-    return make_board_comm({.board = std::move(board), .host = std::make_unique<NodeHost>(link, node_color), .hosts = hosts});
+    return make_board_comm(
+        {.board = std::move(board), .host = std::make_unique<NodeHost>(link, node_color), .hosts = hosts});
 
   MpiCommConfig config;
   const bool leader = !board || board->rank() == 0;

@@ -13,10 +13,10 @@
 namespace rw {
 namespace {
 
-constexpr int64_t kSpinRounds = 300;     // about 15 us of pause instructions
-constexpr double kYieldS = 100e-6;       // then yield until this age
-constexpr long kSleepNs = 10'000'000;    // a sleep ends after 10 ms at the latest, to look for dead peers
-constexpr long kPollSleepNs = 50'000;    // where nobody rings
+constexpr int64_t kSpinRounds = 300;   // about 15 us of pause instructions
+constexpr double kYieldS = 100e-6;     // then yield until this age
+constexpr long kSleepNs = 10'000'000;  // a sleep ends after 10 ms at the latest, to look for dead peers
+constexpr long kPollSleepNs = 50'000;  // where nobody rings
 
 void cpu_relax() {
 #if defined(__x86_64__)

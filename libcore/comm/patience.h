@@ -23,7 +23,7 @@ class Patience {
   void moved();  // something happened: start over with spinning
   // Call when a look around found nothing to do; look again after it returned.
   void pause();
-  double waited_s();  // since construction or moved()
+  double waited_s();                     // since construction or moved()
   bool slept() const { return slept_; }  // the last pause() was a sleep that may have run out: look for dead peers
 
  private:

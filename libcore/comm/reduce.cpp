@@ -12,20 +12,22 @@ namespace {
 struct Sum {
   template <typename T>
   static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-    else
-      return a + b;
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    else return a + b;
   }
 };
 // A NaN wins on either side: a reduced maximum is how ranks tell each other of non-finite values.
 struct Max {
   template <typename T>
-  static T apply(T a, T b) { return b > a || b != b ? b : a; }
+  static T apply(T a, T b) {
+    return b > a || b != b ? b : a;
+  }
 };
 struct Min {
   template <typename T>
-  static T apply(T a, T b) { return b < a || b != b ? b : a; }
+  static T apply(T a, T b) {
+    return b < a || b != b ? b : a;
+  }
 };
 
 template <typename T, typename Op>

@@ -17,8 +17,8 @@ struct RankOrderReduce {
   ReduceOp op = ReduceOp::sum;
 };
 
-// target[i] = (((source0[i] op source1[i]) op source2[i]) ...), for every target. Sums of i64 wrap; max and min return NaN
-// when a source holds one.
+// target[i] = (((source0[i] op source1[i]) op source2[i]) ...), for every target. Sums of i64 wrap; max and min return
+// NaN when a source holds one.
 void reduce_in_rank_order(const RankOrderReduce& r);
 
 // Of n elements, what `rank` reduces: equal parts, cut at cache lines so that two ranks never write to one line.

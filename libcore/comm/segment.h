@@ -27,8 +27,8 @@ struct Place {
   int64_t offset = 0;
 };
 
-// The segments of one board, numbered in the order in which they were made (the same on all ranks). The table does not keep
-// them alive: a buffer's owner and the requests under way do.
+// The segments of one board, numbered in the order in which they were made (the same on all ranks). The table does not
+// keep them alive: a buffer's owner and the requests under way do.
 class SegmentTable {
  public:
   void add(const std::shared_ptr<Segment>& segment);

@@ -26,7 +26,9 @@ class SelfComm final : public Comm {
     return {next_++};
   }
   void progress() override {}
-  void wait(Request request) override { CHECK(request.id >= 0 && request.id < next_, "a request that was not started"); }
+  void wait(Request request) override {
+    CHECK(request.id >= 0 && request.id < next_, "a request that was not started");
+  }
   void reduce_scatter(const void* data, void* shard, int64_t n, DType t) override {
     copy_unless_same(shard, data, n * dtype_bytes(t));
   }

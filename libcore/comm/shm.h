@@ -1,5 +1,5 @@
-// Shared memory of the processes of one host: POSIX shm, created by one rank, mapped by all, and unlinked as soon as all
-// have it, so that nothing is left behind however the job ends.
+// Shared memory of the processes of one host: POSIX shm, created by one rank, mapped by all, and unlinked as soon as
+// all have it, so that nothing is left behind however the job ends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,9 @@ struct ShmRequest {
   Exchange exchange;
 };
 
-// Collective: zeroed memory of ranks * bytes_per_rank, mapped by every rank. Each rank reserves its own part, so that the
-// pages are there (a full /dev/shm is found here and not by SIGBUS later) and near its cores. Null, on all ranks alike, when
-// one of them cannot have it.
+// Collective: zeroed memory of ranks * bytes_per_rank, mapped by every rank. Each rank reserves its own part, so that
+// the pages are there (a full /dev/shm is found here and not by SIGBUS later) and near its cores. Null, on all ranks
+// alike, when one of them cannot have it.
 std::shared_ptr<std::byte> make_shared_memory(const ShmRequest& request);
 
 int64_t page_up(int64_t bytes);

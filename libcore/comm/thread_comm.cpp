@@ -1,5 +1,5 @@
-// Ranks that are threads of one process: a board on the heap. Memory is visible to all threads; what they tell each other
-// is where it is.
+// Ranks that are threads of one process: a board on the heap. Memory is visible to all threads; what they tell each
+// other is where it is.
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -49,6 +49,7 @@ class ThreadHost final : public BoardHost {
   }
 
   std::unique_ptr<Comm> split(Board& board, int color, int key, double timeout_s) override {
+    CHECK(color >= 0, "split color %d", color);
     const SplitWish wish{color, key};
     std::vector<SplitWish> wishes(static_cast<size_t>(board.size()));
     board.exchange(&wish, wishes.data(), sizeof wish, timeout_s);
@@ -100,9 +101,10 @@ void run_thread_ranks(int n, const std::function<void(Comm&)>& body) {
   };
   auto run = [&](int rank) {
     try {
-      auto comm = make_board_comm({.board = std::make_unique<Board>(BoardMemory(memory, n), thread_config(rank, labels, health)),
-                                   .host = std::make_unique<ThreadHost>(),
-                                   .hosts = std::vector<std::string>(static_cast<size_t>(n), host_name())});
+      auto comm = make_board_comm(
+          {.board = std::make_unique<Board>(BoardMemory(memory, n), thread_config(rank, labels, health)),
+           .host = std::make_unique<ThreadHost>(),
+           .hosts = std::vector<std::string>(static_cast<size_t>(n), host_name())});
       body(*comm);
     } catch (const std::exception& e) {
       failed(rank, e.what());

@@ -1,8 +1,8 @@
 // all_reduce of f32 sums, in place and staged, against MPI_Allreduce: `mpirun -n N comm_bench [SECONDS_PER_CASE]`.
-// One JSON object a line on stdout, by rank 0. busbw = 2 (n-1)/n * bytes / median time: what each rank's link would carry in
-// a ring, comparable between numbers of ranks. The three take turns inside one run, so that a slow phase of the machine hits
-// all. "used" rewrites the whole buffer before each round, as gradients do; the plain figures find it where the last round
-// left it. A round's time is the slowest rank's.
+// One JSON object a line on stdout, by rank 0. busbw = 2 (n-1)/n * bytes / median time: what each rank's link would
+// carry in a ring, comparable between numbers of ranks. The three take turns inside one run, so that a slow phase of
+// the machine hits all. "used" rewrites the whole buffer before each round, as gradients do; the plain figures find it
+// where the last round left it. A round's time is the slowest rank's.
 #include <fmt/core.h>
 #include <malloc.h>
 
@@ -53,10 +53,13 @@ int main(int argc, char** argv) {
   auto ours = [&](float* x, int64_t n) { comm->all_reduce(x, n, DType::f32, ReduceOp::sum); };
   std::array<Way, 3> ways{{{"in_place", static_cast<float*>(shared.data), ours, {}, {}},
                            {"staged", staged.data(), ours, {}, {}},
-                           {"mpi_allreduce", mpi.data(),
+                           {"mpi_allreduce",
+                            mpi.data(),
                             [](float* x, int64_t n) {
                               MPI_Allreduce(MPI_IN_PLACE, x, static_cast<int>(n), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-                            }, {}, {}}}};
+                            },
+                            {},
+                            {}}}};
   for (int64_t bytes = 1 << 10; bytes <= kMaxBytes; bytes *= 4) {
     const int64_t n = bytes / 4;
     for (Way& w : ways) {
@@ -85,8 +88,9 @@ int main(int argc, char** argv) {
       more = comm->all_reduce_value(static_cast<int64_t>(now_s() < end || round < 7), ReduceOp::max) != 0;
     }
     if (comm->rank() != 0) continue;
-    fmt::print("{{\"op\": \"all_reduce\", \"type\": \"f32\", \"ranks\": {}, \"comm\": \"{}\", \"bytes\": {}, \"rounds\": {}",
-               comm->size(), comm->name(), bytes, ways[0].plain_s.size());
+    fmt::print(
+        "{{\"op\": \"all_reduce\", \"type\": \"f32\", \"ranks\": {}, \"comm\": \"{}\", \"bytes\": {}, \"rounds\": {}",
+        comm->size(), comm->name(), bytes, ways[0].plain_s.size());
     const double volume = 2.0 * (comm->size() - 1) / comm->size() * static_cast<double>(bytes);
     for (const Way& w : ways)
       fmt::print(", \"{0}_us\": {1:.2f}, \"{0}_busbw_gb_s\": {2:.2f}, \"{0}_used_us\": {3:.2f}", w.name,

@@ -19,10 +19,14 @@ void expect(bool ok, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 template <typename T>
-constexpr DType kType = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, double> ? DType::f64 : DType::i64;
+constexpr DType kType = std::is_same_v<T, float>    ? DType::f32
+                        : std::is_same_v<T, double> ? DType::f64
+                                                    : DType::i64;
 
-// 0, 1, primes, around a cache line, around the small limit (8 KiB) and the stage (128 KiB) in f32 and f64, several stages.
-const std::vector<int64_t> kSizes = {0, 1, 2, 3, 15, 16, 17, 101, 1023, 1025, 2048, 2049, 16385, 32768, 32769, 100003, 140009};
+// 0, 1, primes, around a cache line, around the small limit (8 KiB) and the stage (128 KiB) in f32 and f64, several
+// stages.
+const std::vector<int64_t> kSizes = {0,    1,    2,    3,     15,    16,    17,     101,   1023,
+                                     1025, 2048, 2049, 16385, 32768, 32769, 100003, 140009};
 
 int64_t value(int rank, int64_t i) { return (i * 7 + rank * 13 + (i * rank) % 5) % 101 - 50; }
 
@@ -31,10 +35,8 @@ template <typename T>
 class Guarded {
  public:
   Guarded(Comm& comm, int64_t n, bool shared) : n_(n) {
-    if (shared)
-      buffer_ = comm.allocate((n + 2 * kGuard) * static_cast<int64_t>(sizeof(T)));
-    else
-      private_.resize(static_cast<size_t>(n + 2 * kGuard));
+    if (shared) buffer_ = comm.allocate((n + 2 * kGuard) * static_cast<int64_t>(sizeof(T)));
+    else private_.resize(static_cast<size_t>(n + 2 * kGuard));
     base_ = shared ? static_cast<T*>(buffer_.data) : private_.data();
     for (int64_t i = 0; i < kGuard; ++i) base_[i] = base_[kGuard + n + i] = T(-77);
   }
@@ -115,7 +117,8 @@ void all_reduce_order(Comm& comm, const Topology& topology) {
       want[static_cast<size_t>(i)] = sum;
       order_matters += sum != backwards;
     }
-    expect(comm.size() < 3 || n < 100 || order_matters > n / 20, "the values do not tell orders apart ({} of {})", order_matters, n);
+    expect(comm.size() < 3 || n < 100 || order_matters > n / 20, "the values do not tell orders apart ({} of {})",
+           order_matters, n);
     for (bool shared : {false, true}) {
       Guarded<float> x(comm, n, shared);
       for (int64_t i = 0; i < n; ++i) x[i] = rough(comm.rank(), i);
@@ -168,8 +171,8 @@ void all_gather_exact(Comm& comm) {
       for (int64_t i = 0; i < n; ++i) shard[i] += own_place ? 0 : 1;  // ours again: peers have what they needed
       for (int r = 0; r < ranks; ++r)
         for (int64_t i = 0; i < n; ++i)
-          expect(data[r * n + i] == value(r, i) + 1000 * r, "all_gather of {} (kind {}): element {} of rank {} is {}", n,
-                 kind, i, r, data[r * n + i]);
+          expect(data[r * n + i] == value(r, i) + 1000 * r, "all_gather of {} (kind {}): element {} of rank {} is {}",
+                 n, kind, i, r, data[r * n + i]);
       data.check("all_gather");
       comm.barrier();
     }
@@ -183,7 +186,8 @@ void broadcast_exact(Comm& comm) {
         Guarded<int64_t>& x = kind == 1 || (kind == 2 && comm.rank() % 2 == 0) ? shared : plain;
         for (int64_t i = 0; i < n; ++i) x[i] = comm.rank() == root ? value(root, i) : -1;
         comm.broadcast(x.data(), n * 8, root);
-        for (int64_t i = 0; i < n; ++i) expect(x[i] == value(root, i), "broadcast of {} from {}: element {}", n, root, i);
+        for (int64_t i = 0; i < n; ++i)
+          expect(x[i] == value(root, i), "broadcast of {} from {}: element {}", n, root, i);
         x.check("broadcast");
         comm.barrier();
       }
@@ -198,7 +202,8 @@ void messages(Comm& comm) {
     if (me == 0)
       for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = value(5, i);
     if (me > 0) comm.recv(x.data(), n * 8, me - 1, 3);
-    for (int64_t i = 0; i < n && me > 0; ++i) expect(x[static_cast<size_t>(i)] == value(5, i), "message of {}: element {}", n, i);
+    for (int64_t i = 0; i < n && me > 0; ++i)
+      expect(x[static_cast<size_t>(i)] == value(5, i), "message of {}: element {}", n, i);
     comm.send(x.data(), n * 8, (me + 1) % ranks, 3);
     if (me == 0) comm.recv(x.data(), n * 8, ranks - 1, 3);
     for (int64_t i = 0; i < n; ++i) expect(x[static_cast<size_t>(i)] == value(5, i), "message of {}: element {}", n, i);
@@ -302,7 +307,8 @@ void values_and_texts(Comm& comm) {
   const auto texts = comm.gather_text(std::string(static_cast<size_t>(me * 3), static_cast<char>('a' + me)));
   expect(static_cast<int>(texts.size()) == ranks, "{} texts", texts.size());
   for (int r = 0; r < ranks; ++r)
-    expect(texts[static_cast<size_t>(r)] == std::string(static_cast<size_t>(r * 3), static_cast<char>('a' + r)), "text {}", r);
+    expect(texts[static_cast<size_t>(r)] == std::string(static_cast<size_t>(r * 3), static_cast<char>('a' + r)),
+           "text {}", r);
   expect(static_cast<int>(comm.hosts().size()) == ranks && !comm.hosts()[0].empty(), "hosts");
 }
 
