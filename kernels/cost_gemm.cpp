@@ -2,10 +2,12 @@
 
 namespace rw {
 
-// A multiply-add is 2 FLOPs; the additions of bias and c are not counted, as usual. c is read when it is accumulated to.
+// A multiply-add is 2 FLOPs; the additions of bias and c are not counted, as usual. c is read when it is accumulated
+// to.
 Cost cost(const Gemm& g) {
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
-  const double element = static_cast<double>(dtype_bytes(g.t)), c_bytes = m * n * static_cast<double>(dtype_bytes(g.ct));
+  const double element = static_cast<double>(dtype_bytes(g.t)),
+               c_bytes = m * n * static_cast<double>(dtype_bytes(g.ct));
   return {.flops = 2 * m * n * k,
           .bytes_read = (m * k + k * n) * element + (g.bias ? 4 * n : 0) + (g.write == Write::accumulate ? c_bytes : 0),
           .bytes_written = c_bytes};

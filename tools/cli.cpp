@@ -43,9 +43,9 @@ std::string help_text(const Field& f) {
 
 bool is_true_or_false(const std::string& s) { return s == "true" || s == "false"; }
 
-// Rewrites arguments into the form that CLI11 cannot misread: "--lr -1" would be taken for a flag -1, "--name=" would swallow
-// the next argument, "--flag true" leaves "true" over, and bare arguments end a list. So a flag with a value becomes two
-// arguments, a boolean with a value one, and a bare argument the flag of its field.
+// Rewrites arguments into the form that CLI11 cannot misread: "--lr -1" would be taken for a flag -1, "--name=" would
+// swallow the next argument, "--flag true" leaves "true" over, and bare arguments end a list. So a flag with a value
+// becomes two arguments, a boolean with a value one, and a bare argument the flag of its field.
 class Normalizer {
  public:
   explicit Normalizer(const CommandLine& line) : line_(line) {}
@@ -63,9 +63,11 @@ class Normalizer {
         continue;
       }
       const size_t equals = arg.find('=');
-      const std::string name = arg.substr(std::min<size_t>(2, arg.size()), equals == std::string::npos ? equals : equals - 2);
+      const std::string name =
+          arg.substr(std::min<size_t>(2, arg.size()), equals == std::string::npos ? equals : equals - 2);
       const Field* field = arg[1] == '-' ? find_field(line_.fields, name) : nullptr;
-      const bool takes_value = (field != nullptr && !is_bool(*field)) || (line_.takes_config && arg[1] == '-' && name == "config");
+      const bool takes_value =
+          (field != nullptr && !is_bool(*field)) || (line_.takes_config && arg[1] == '-' && name == "config");
       const Field* negated = name.substr(0, 3) == "no-" ? find_field(line_.fields, name.substr(3)) : nullptr;
       if (field == nullptr && negated != nullptr && is_bool(*negated) && equals == std::string::npos) {
         out_.push_back("--" + negated->name + "=false");
@@ -73,7 +75,8 @@ class Normalizer {
         add(name, arg.substr(equals + 1));
       } else if (takes_value) {
         if (i + 1 == argc || is_known_flag(argv[i + 1]))
-          fail(ErrorKind::usage, "--{}: expected a value, found {}", name, i + 1 == argc ? "the end of the command line" : argv[i + 1]);
+          fail(ErrorKind::usage, "--{}: expected a value, found {}", name,
+               i + 1 == argc ? "the end of the command line" : argv[i + 1]);
         add(name, argv[++i]);
       } else if (field != nullptr && equals == std::string::npos && i + 1 < argc && is_true_or_false(argv[i + 1])) {
         out_.push_back(arg + "=" + argv[++i]);
@@ -99,7 +102,7 @@ class Normalizer {
 
   void add_bare(const std::string& arg) {
     if (next_positional_ == line_.positional.size())
-      fail(ErrorKind::usage, "{}: unexpected argument \"{}\"; see --help", line_.name, arg);
+      fail(ErrorKind::usage, "unexpected argument \"{}\"; see {} --help", arg, line_.name);
     const std::string& name = line_.positional[next_positional_];
     add(name, arg);
     if (!is_list(*find_field(line_.fields, name))) ++next_positional_;
@@ -124,7 +127,9 @@ void add_field(CLI::App& app, const CommandLine& line, const Field& f, Values& v
     option = app.add_flag("--" + f.name, values, help_text(f));
   } else {
     option = app.add_option("--" + f.name + (is_positional ? "," + f.name : ""), values, help_text(f));
-    option->type_name(value_name(f))->expected(1, is_list(f) ? CLI::detail::expected_max_vector_size : 1)->allow_extra_args(false);
+    option->type_name(value_name(f))
+        ->expected(1, is_list(f) ? CLI::detail::expected_max_vector_size : 1)
+        ->allow_extra_args(false);
   }
   option->multi_option_policy(is_list(f) ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
   option->group(f.group.empty() ? "Options" : f.group);
@@ -136,7 +141,8 @@ void add_field(CLI::App& app, const CommandLine& line, const Field& f, Values& v
   for (const Field& f : line.fields) known.push_back(f.name);
   const std::string flag = arg.substr(0, arg.find('='));
   const std::string near = flag.size() > 2 ? nearest(flag.substr(flag.find_first_not_of('-')), known) : "";
-  fail(ErrorKind::usage, "{}: unknown flag {}{}", line.name, flag, near.empty() ? "; see --help" : "; did you mean --" + near + "?");
+  fail(ErrorKind::usage, "unknown flag {}; {}", flag,
+       near.empty() ? "see " + line.name + " --help" : "did you mean --" + near + "?");
 }
 
 std::string config_text(const std::string& file) {
@@ -166,7 +172,8 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   Said said;
   for (const Field& f : line.fields) add_field(app, line, f, said.values[f.name]);
   if (line.takes_config) {
-    app.add_option("--config", said.configs, "TOML file with these keys; may repeat, later wins, flags win over files; - is standard input")
+    app.add_option("--config", said.configs,
+                   "TOML file with these keys; may repeat, later wins, flags win over files; - is standard input")
         ->type_name("FILE")
         ->allow_extra_args(false);
     app.add_flag("--print-config", said.print_config, "print the effective configuration as TOML and end");
@@ -175,10 +182,10 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
   try {
     app.parse(args);
-  } catch (const CLI::Success& asked) {    // --help, --version
+  } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "{}: {}; see --help", line.name, e.what());
+    fail(ErrorKind::usage, "{}; see {} --help", e.what(), line.name);
   }
   if (const Values rest = app.remaining(); !rest.empty()) refuse_unknown(line, rest.front());
   apply(line, said);
@@ -188,7 +195,8 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   }
   for (const std::string& name : line.required)
     if (field_text(*find_field(line.fields, name)).empty())
-      fail(ErrorKind::usage, "{}: --{} is needed ({}); see --help", line.name, name, find_field(line.fields, name)->help);
+      fail(ErrorKind::usage, "--{} is needed ({}); see {} --help", name, find_field(line.fields, name)->help,
+           line.name);
   return std::nullopt;
 }
 

@@ -23,15 +23,18 @@ constexpr const char* kFooter =
     "A corpus may be larger than memory. Until the output is complete, its tokens lie on the disk twice.";
 
 void show(ProgressBar& bar, const PrepareProgress& p, double start) {
-  const double fraction = p.bytes_total > 0 ? static_cast<double>(p.bytes_done) / static_cast<double>(p.bytes_total) : -1;
+  const double fraction =
+      p.bytes_total > 0 ? static_cast<double>(p.bytes_done) / static_cast<double>(p.bytes_total) : -1;
   std::string detail;
   if (p.bytes_done > 0) {
     detail = format_bytes(static_cast<double>(p.bytes_done));
     if (p.bytes_total > 0) detail += " of " + format_bytes(static_cast<double>(p.bytes_total));
   }
-  if (p.tokens > 0) detail += fmt::format("{}{} tokens", detail.empty() ? "" : ", ", format_count(static_cast<double>(p.tokens)));
+  if (p.tokens > 0)
+    detail += fmt::format("{}{} tokens", detail.empty() ? "" : ", ", format_count(static_cast<double>(p.tokens)));
   const double elapsed = now_s() - start;
-  if (p.bytes_done > 0 && elapsed > 1) detail += fmt::format(", {}/s", format_bytes(static_cast<double>(p.bytes_done) / elapsed));
+  if (p.bytes_done > 0 && elapsed > 1)
+    detail += fmt::format(", {}/s", format_bytes(static_cast<double>(p.bytes_done) / elapsed));
   bar.show(p.phase, fraction, detail);
 }
 
@@ -63,9 +66,9 @@ int dtrain_prepare(int argc, const char* const* argv) {
     });
   }
   if (!report.tokenizer_file.empty()) fmt::print(stderr, "learned tokenizer: {}\n", report.tokenizer_file);
-  fmt::print(stderr, "{}: {} documents, {} -> {} tokens of {} ({:.3f} bytes/token), fingerprint {}, {}\n", report.output,
-             report.documents, format_bytes(static_cast<double>(report.bytes)), report.tokens, report.tokenizer, report.bytes_per_token,
-             report.fingerprint, format_seconds(report.seconds));
+  fmt::print(stderr, "{}: {} documents, {} -> {} tokens of {} ({:.3f} bytes/token), fingerprint {}, {}\n",
+             report.output, report.documents, format_bytes(static_cast<double>(report.bytes)), report.tokens,
+             report.tokenizer, report.bytes_per_token, report.fingerprint, format_seconds(report.seconds));
   if (json) fmt::print("{}\n", fields_json(fields(report)).dump());
   return 0;
 }

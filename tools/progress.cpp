@@ -57,16 +57,16 @@ void ProgressBar::print(double now) {
   std::string line = phase_;
   if (fraction_ >= 0) {
     const int filled = static_cast<int>(std::clamp(fraction_, 0.0, 1.0) * kBarWidth);
-    if (is_terminal_) line += " [" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kBarWidth - filled), '.') + "]";
+    if (is_terminal_)
+      line += " [" + std::string(static_cast<size_t>(filled), '#') +
+              std::string(static_cast<size_t>(kBarWidth - filled), '.') + "]";
     line += fmt::format(" {:3.0f} %", 100 * fraction_);
   }
   if (!detail_.empty()) line += "  " + detail_;
   line += "  " + format_seconds(elapsed);
   if (fraction_ > 0.01 && fraction_ < 1) line += ", " + format_seconds(elapsed * (1 - fraction_) / fraction_) + " left";
-  if (is_terminal_)
-    fmt::print(stderr, "\r{}\033[K", line);
-  else
-    fmt::print(stderr, "{}\n", line);
+  if (is_terminal_) fmt::print(stderr, "\r{}\033[K", line);
+  else fmt::print(stderr, "{}\n", line);
   std::fflush(stderr);
 }
 

@@ -1,5 +1,5 @@
-// Progress of a long job for people, on stderr: a bar on a terminal, a plain line at least every few seconds otherwise. A job
-// that goes quiet (one long step) still shows that it lives: its last state is printed again with the time.
+// Progress of a long job for people, on stderr: a bar on a terminal, a plain line at least every few seconds otherwise.
+// A job that goes quiet (one long step) still shows that it lives: its last state is printed again with the time.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -14,10 +14,10 @@ class ProgressBar {
   ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  ~ProgressBar();                                   // ends the line
+  ~ProgressBar();  // ends the line
   // What is being done, how far (0..1; below 0: unknown), and anything else; cheap, so call it often.
   void show(const std::string& phase, double fraction, const std::string& detail);
-  void clear();                                     // takes the bar off the terminal, so that a line can be printed
+  void clear();  // takes the bar off the terminal, so that a line can be printed
 
  private:
   void beat();

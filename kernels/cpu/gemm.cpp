@@ -4,8 +4,8 @@
 
 namespace rw {
 
-#define RW_DECLARE_PANEL_KERNELS(isa) \
-  namespace isa {                     \
+#define RW_DECLARE_PANEL_KERNELS(isa)                             \
+  namespace isa {                                                 \
   extern const PanelKernel vector_f32_kernel, vector_bf16_kernel; \
   }
 RW_DECLARE_PANEL_KERNELS(cpu_scalar)
@@ -28,12 +28,12 @@ const PanelKernel& gemm_kernel(Isa isa, DType t, Bf16Unit unit) {
   return unit == Bf16Unit::best && amx_ready() ? amx_bf16_kernel : cpu_avx512_bf16::dot_bf16_kernel;
 }
 
-#define RW_DEFINE_GEMM(set)                                                                                           \
-  namespace cpu_##set {                                                                                               \
-  void gemm(const Gemm& g, Stream s) { panels_gemm(gemm_kernel(Isa::set, g.t), g, s); }                               \
-  void gemm_pack(const GemmPack& g, Stream s) { panels_pack(gemm_kernel(Isa::set, g.t), g, s); }                      \
-  int64_t gemm_workspace(const Gemm& g, Stream s) { return panels_workspace(gemm_kernel(Isa::set, g.t), g, s); }      \
-  int64_t packed_bytes(const GemmPack& g, Stream) { return panels_packed_bytes(gemm_kernel(Isa::set, g.t), g); }      \
+#define RW_DEFINE_GEMM(set)                                                                                        \
+  namespace cpu_##set {                                                                                            \
+    void gemm(const Gemm& g, Stream s) { panels_gemm(gemm_kernel(Isa::set, g.t), g, s); }                          \
+    void gemm_pack(const GemmPack& g, Stream s) { panels_pack(gemm_kernel(Isa::set, g.t), g, s); }                 \
+    int64_t gemm_workspace(const Gemm& g, Stream s) { return panels_workspace(gemm_kernel(Isa::set, g.t), g, s); } \
+    int64_t packed_bytes(const GemmPack& g, Stream) { return panels_packed_bytes(gemm_kernel(Isa::set, g.t), g); } \
   }
 RW_DEFINE_GEMM(scalar)
 RW_DEFINE_GEMM(avx2)

@@ -10,12 +10,12 @@
 namespace rw {
 
 // A packed matrix belongs to the set, the type and the machine that packed it.
-#define RW_DECLARE_GEMM(isa)                      \
-  namespace isa {                                 \
-  void gemm(const Gemm&, Stream);                 \
-  void gemm_pack(const GemmPack&, Stream);        \
-  int64_t gemm_workspace(const Gemm&, Stream);    \
-  int64_t packed_bytes(const GemmPack&, Stream);  \
+#define RW_DECLARE_GEMM(isa)                     \
+  namespace isa {                                \
+  void gemm(const Gemm&, Stream);                \
+  void gemm_pack(const GemmPack&, Stream);       \
+  int64_t gemm_workspace(const Gemm&, Stream);   \
+  int64_t packed_bytes(const GemmPack&, Stream); \
   }
 RW_DECLARE_GEMM(cpu_scalar)
 RW_DECLARE_GEMM(cpu_avx2)

@@ -1,5 +1,5 @@
-// The prefetches that go with a product of two panels (MultiplyPanels::ahead, c), spread over its steps: a burst of them
-// would stall the loads. Compiled once per instruction set (see simd.h).
+// The prefetches that go with a product of two panels (MultiplyPanels::ahead, c), spread over its steps: a burst of
+// them would stall the loads. Compiled once per instruction set (see simd.h).
 #pragma once
 #include "kernels/cpu/gemm_panels.h"
 #include "kernels/cpu/simd.h"

@@ -3,8 +3,8 @@
 // Four accumulator tiles per 32 x 32 of C: each operand tile is used twice, which is what L1 and L2 can feed.
 #include "kernels/cpu/gemm_amx.h"
 
-#include "kernels/cpu/gemm_amx_tiles.h"
 #include "kernels/cpu/gemm_ahead.h"
+#include "kernels/cpu/gemm_amx_tiles.h"
 #include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/gemm_pairs.h"
 
@@ -90,9 +90,17 @@ void finish(const FinishTile& f) { finish_tile<2 * kTile>(f); }
 }  // namespace
 }  // namespace RW_ISA
 
-const PanelKernel amx_bf16_kernel = {
-    .mr = 32, .nr = 32, .kr = 32, .a_bytes_per_k = 64, .b_bytes_per_k = 64, .kc = 512,
-    .pack_a = RW_ISA::pack_a, .pack_b = RW_ISA::pack_b, .enter = RW_ISA::enter, .leave = RW_ISA::leave,
-    .multiply = RW_ISA::multiply, .finish = RW_ISA::finish};
+const PanelKernel amx_bf16_kernel = {.mr = 32,
+                                     .nr = 32,
+                                     .kr = 32,
+                                     .a_bytes_per_k = 64,
+                                     .b_bytes_per_k = 64,
+                                     .kc = 512,
+                                     .pack_a = RW_ISA::pack_a,
+                                     .pack_b = RW_ISA::pack_b,
+                                     .enter = RW_ISA::enter,
+                                     .leave = RW_ISA::leave,
+                                     .multiply = RW_ISA::multiply,
+                                     .finish = RW_ISA::finish};
 
 }  // namespace rw

@@ -78,8 +78,17 @@ void leave() {}
 
 }  // namespace
 
-extern const PanelKernel dot_bf16_kernel = {
-    .mr = kRows, .nr = kCols, .kr = 2, .a_bytes_per_k = 32, .b_bytes_per_k = 64, .kc = 768,
-    .pack_a = pack_a, .pack_b = pack_b, .enter = enter, .leave = leave, .multiply = multiply, .finish = finish};
+extern const PanelKernel dot_bf16_kernel = {.mr = kRows,
+                                            .nr = kCols,
+                                            .kr = 2,
+                                            .a_bytes_per_k = 32,
+                                            .b_bytes_per_k = 64,
+                                            .kc = 768,
+                                            .pack_a = pack_a,
+                                            .pack_b = pack_b,
+                                            .enter = enter,
+                                            .leave = leave,
+                                            .multiply = multiply,
+                                            .finish = finish};
 
 }  // namespace rw::RW_ISA

@@ -8,7 +8,9 @@ namespace rw::RW_ISA {
 
 constexpr int64_t kLines = 16, kStep = 32;
 
-RW_INLINE __mmask16 first16(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u); }
+RW_INLINE __mmask16 first16(int64_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u);
+}
 RW_INLINE __mmask32 first32(int64_t n) { return n >= 32 ? 0xffffffffu : (1u << n) - 1u; }
 
 // n elements of a line, at most 32, the rest zero.

@@ -13,7 +13,7 @@ namespace {
 // 1 to 2 MiB, shared with the panels of B that stream through it.
 constexpr int64_t kBlockABytes = 1 << 20;
 constexpr int64_t kMaxBlockRows = 256;
-constexpr int64_t kBlockCBytes = 1 << 19;
+constexpr int64_t kBlockCBytes = 1 << 18;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -21,7 +21,7 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 struct Shape {
   int64_t m_panels, n_panels, k;  // k padded
   int64_t a_panel_bytes, b_panel_bytes, tile_floats;
-  int64_t block_m, block_n;       // panels in a block of A, of B
+  int64_t block_m, block_n;  // panels in a block of A, of B
   int64_t k_blocks;
   int64_t thread_bytes, b_bytes;  // workspace: of a thread, of B packed at run time
 };
@@ -110,10 +110,10 @@ void pack_b_panel(const PanelKernel& p, const GemmPack& g, int64_t j) {
 
 // The product of a block of A with one panel of B over the k-th block of k.
 struct Block {
-  const char* a;       // packed panels of A
-  const char* b;       // the panels of B
+  const char* a;  // packed panels of A
+  const char* b;  // the panels of B
   float* tiles;
-  Range rows, cols;    // in panels
+  Range rows, cols;  // in panels
 };
 void multiply_block(const PanelKernel& p, const Gemm& g, const Shape& s, const Block& block) {
   const int64_t ldc = g.ldc ? g.ldc : g.n, n_rows = block.rows.end - block.rows.begin;
@@ -124,7 +124,7 @@ void multiply_block(const PanelKernel& p, const Gemm& g, const Shape& s, const B
       const char* b = block.b + j * s.b_panel_bytes + k0 * p.b_bytes_per_k;
       const char* ahead = j + 1 < block.cols.end ? b + s.b_panel_bytes
                           : last                 ? b  // the caller goes on elsewhere
-                                                 : block.b + block.cols.begin * s.b_panel_bytes + (k0 + k) * p.b_bytes_per_k;
+                                 : block.b + block.cols.begin * s.b_panel_bytes + (k0 + k) * p.b_bytes_per_k;
       const int64_t ahead_bytes = ceil_div(k * p.b_bytes_per_k, n_rows * 64) * 64;
       for (int64_t i = block.rows.begin; i < block.rows.end; ++i) {
         const int64_t r = i - block.rows.begin;
@@ -185,8 +185,8 @@ void panels_gemm(const PanelKernel& p, const Gemm& g, Stream stream) {
   const Grid grid = grid_for(p, s, stream.threads);
   char* const workspace = static_cast<char*>(g.workspace);
   const char* const b = g.b_packed ? static_cast<const char*>(g.b_packed) : workspace;
-  const GemmPack pack{.packed = workspace, .b = g.b, .n = g.n, .k = g.k, .ldb = g.ldb, .b_trans = g.b_trans,
-                      .src_t = g.t, .t = g.t};
+  const GemmPack pack{
+      .packed = workspace, .b = g.b, .n = g.n, .k = g.k, .ldb = g.ldb, .b_trans = g.b_trans, .src_t = g.t, .t = g.t};
   const int64_t places = grid.rows * grid.cols;
 #pragma omp parallel num_threads(stream.threads) if (stream.threads > 1)
   {

@@ -4,8 +4,8 @@
 //   op(a)(m,k): panels of mr rows       op(b)(k,n): panels of nr columns       c: tiles (mr,nr) of f32
 //
 // k is padded with zeros to a multiple of kr, rows and columns to whole panels. Every element of c is one sum in rising
-// k whose running value is kept in f32, whatever the blocking: so results depend neither on m, nor on the place of a row
-// in its batch, nor on the threads.
+// k whose running value is kept in f32, whatever the blocking: so results depend neither on m, nor on the place of a
+// row in its batch, nor on the threads.
 #pragma once
 #include "kernels/ops.h"
 
@@ -32,15 +32,15 @@ struct MultiplyPanels {
   // To bring nearer meanwhile: a part of the next panel of B, and the rows of c that will be written when this is done.
   const char* ahead;
   int64_t ahead_bytes;
-  const char* c;       // null while more of k is to come
+  const char* c;  // null while more of k is to come
   int64_t c_stride, c_row_bytes;
 };
 
 // c(rows,cols) = tile [+ bias] [+ c]
 struct FinishTile {
-  void* c;               // first element of the tile in c
-  const float* tile;     // row stride nr
-  const float* bias;     // (cols) or null
+  void* c;            // first element of the tile in c
+  const float* tile;  // row stride nr
+  const float* bias;  // (cols) or null
   int64_t ldc, rows, cols;
   DType ct;
   Write write;
@@ -49,7 +49,7 @@ struct FinishTile {
 struct PanelKernel {
   int64_t mr, nr, kr;
   int64_t a_bytes_per_k, b_bytes_per_k;  // of a packed panel
-  int64_t kc;                // k per block: such that a panel of B stays in L1 and a block of A in L2
+  int64_t kc;                            // k per block: such that a panel of B stays in L1 and a block of A in L2
   void (*pack_a)(const PackPanel&);
   void (*pack_b)(const PackPanel&);
   void (*enter)(int64_t rows);  // each thread, before its first multiply; rows as in MultiplyPanels, at most mr

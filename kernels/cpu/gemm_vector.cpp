@@ -102,7 +102,7 @@ void multiply(const MultiplyPanels& p) {
     case 5:
     case 6: return multiply_rows<6, B>(p);
     case 7:
-    case 8: return multiply_rows<kRows < 8 ? kRows : 8, B>(p);
+    case 8: return multiply_rows < kRows < 8 ? kRows : 8, B > (p);
     default: return multiply_rows<kRows, B>(p);
   }
 }
@@ -113,13 +113,29 @@ void leave() {}
 
 }  // namespace
 
-extern const PanelKernel vector_f32_kernel = {
-    .mr = kRows, .nr = kCols, .kr = 1, .a_bytes_per_k = kRows * 4, .b_bytes_per_k = kCols * 4, .kc = 384,
-    .pack_a = pack_a, .pack_b = pack_b_f32, .enter = enter, .leave = leave,
-    .multiply = multiply<float>, .finish = finish};
-extern const PanelKernel vector_bf16_kernel = {
-    .mr = kRows, .nr = kCols, .kr = 1, .a_bytes_per_k = kRows * 4, .b_bytes_per_k = kCols * 2, .kc = 384,
-    .pack_a = pack_a, .pack_b = pack_b_bf16, .enter = enter, .leave = leave,
-    .multiply = multiply<bf16>, .finish = finish};
+extern const PanelKernel vector_f32_kernel = {.mr = kRows,
+                                              .nr = kCols,
+                                              .kr = 1,
+                                              .a_bytes_per_k = kRows * 4,
+                                              .b_bytes_per_k = kCols * 4,
+                                              .kc = 384,
+                                              .pack_a = pack_a,
+                                              .pack_b = pack_b_f32,
+                                              .enter = enter,
+                                              .leave = leave,
+                                              .multiply = multiply<float>,
+                                              .finish = finish};
+extern const PanelKernel vector_bf16_kernel = {.mr = kRows,
+                                               .nr = kCols,
+                                               .kr = 1,
+                                               .a_bytes_per_k = kRows * 4,
+                                               .b_bytes_per_k = kCols * 2,
+                                               .kc = 384,
+                                               .pack_a = pack_a,
+                                               .pack_b = pack_b_bf16,
+                                               .enter = enter,
+                                               .leave = leave,
+                                               .multiply = multiply<bf16>,
+                                               .finish = finish};
 
 }  // namespace rw::RW_ISA

@@ -8,7 +8,8 @@ namespace {
 void run(int64_t iterations, float* sink) {
   __m512 a0 = _mm512_set1_ps(0.10f), a1 = _mm512_set1_ps(0.11f), a2 = _mm512_set1_ps(0.12f), a3 = _mm512_set1_ps(0.13f);
   __m512 a4 = _mm512_set1_ps(0.14f), a5 = _mm512_set1_ps(0.15f), a6 = _mm512_set1_ps(0.16f), a7 = _mm512_set1_ps(0.17f);
-  __m512 a8 = _mm512_set1_ps(0.18f), a9 = _mm512_set1_ps(0.19f), a10 = _mm512_set1_ps(0.20f), a11 = _mm512_set1_ps(0.21f);
+  __m512 a8 = _mm512_set1_ps(0.18f), a9 = _mm512_set1_ps(0.19f), a10 = _mm512_set1_ps(0.20f),
+         a11 = _mm512_set1_ps(0.21f);
   const __m512 x = _mm512_set1_ps(0.999f + *sink * 1e-30f), y = _mm512_set1_ps(1e-3f);
   for (int64_t i = 0; i < iterations; ++i) {
     a0 = _mm512_fmadd_ps(a0, x, y), a1 = _mm512_fmadd_ps(a1, x, y), a2 = _mm512_fmadd_ps(a2, x, y);

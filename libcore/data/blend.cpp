@@ -30,16 +30,17 @@ std::vector<int64_t> apportion(const std::vector<double>& weights) {
 
 }  // namespace
 
-// Job j of a source with n samples in the window may run from floor(j W / n) on and must be done before ceil((j + 1) W / n).
-// Earliest deadline first meets all of these (the even flow is a fractional schedule, and for unit jobs with whole release
-// times and deadlines the rule finds a whole one wherever a fractional one exists; Baruah et al. 1996), which is to say that
-// after t samples a source has had floor(t n / W) or ceil(t n / W).
+// Job j of a source with n samples in the window may run from floor(j W / n) on and must be done before ceil((j + 1) W
+// / n). Earliest deadline first meets all of these (the even flow is a fractional schedule, and for unit jobs with
+// whole release times and deadlines the rule finds a whole one wherever a fractional one exists; Baruah et al. 1996),
+// which is to say that after t samples a source has had floor(t n / W) or ceil(t n / W).
 Blend::Blend(const std::vector<double>& weights) : counts_(apportion(weights)) {
   for (size_t s = 0; s < weights.size(); ++s) {
     CHECK(std::isfinite(weights[s]) && weights[s] > 0, "weight %g", weights[s]);
     if (counts_[s] == 0)
-      fail(ErrorKind::usage, "weight {:g}: expected at least 1/{} of the sum of the weights; leave the file out or raise it",
-           weights[s], kBlendWindow);
+      fail(ErrorKind::usage,
+           "weight {:g}: expected at least 1/{} of the sum of the weights; leave the file out or raise it", weights[s],
+           kBlendWindow);
   }
   if (counts_.size() == 1) return;
   std::vector<int32_t> done(counts_.size(), 0);

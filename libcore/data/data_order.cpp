@@ -38,7 +38,8 @@ DataOrder::DataOrder(std::vector<DataPart> parts, int64_t seq_len, uint64_t seed
   for (const DataPart& part : parts_) {
     check_range(*part.file, part.begin, part.end);
     if (part.end - part.begin < seq_len + 1)
-      fail(ErrorKind::input, "{}: expected at least seq-len + 1 = {} tokens to train on, found {}; use a smaller --seq-len or more text",
+      fail(ErrorKind::input,
+           "{}: expected at least seq-len + 1 = {} tokens to train on, found {}; use a smaller --seq-len or more text",
            part.file->path().string(), seq_len + 1, part.end - part.begin);
   }
 }
@@ -53,7 +54,8 @@ DataOrder::Place DataOrder::place(int64_t sample) const {
   const DataPart& part = parts_[static_cast<size_t>(turn.source)];
   const int64_t n = samples_per_epoch(turn.source), epoch = turn.index / n;
   // Two keys an epoch: one shuffles, one offsets.
-  const uint64_t source_key = rng_key(random_bits(rng_key(seed_, "data order"), static_cast<uint64_t>(turn.source)), "epochs");
+  const uint64_t source_key =
+      rng_key(random_bits(rng_key(seed_, "data order"), static_cast<uint64_t>(turn.source)), "epochs");
   const uint64_t shuffle_key = random_bits(source_key, 2 * static_cast<uint64_t>(epoch));
   const int64_t slack = (part.end - part.begin) - (n * seq_len_ + 1);
   const int64_t offset = random_below(slack + 1, source_key, 2 * static_cast<uint64_t>(epoch) + 1);
@@ -75,14 +77,15 @@ DataSpan::DataSpan(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t
   CHECK(seq_len >= 1, "seq_len %ld", static_cast<long>(seq_len));
   check_range(*file_, begin, end);
   if (end - begin < 2)
-    fail(ErrorKind::input, "{}: expected at least 2 tokens to validate on, found {}; raise --val-fraction", file_->path().string(),
-         end - begin);
+    fail(ErrorKind::input, "{}: expected at least 2 tokens to validate on, found {}; raise --val-fraction",
+         file_->path().string(), end - begin);
 }
 
 int64_t DataSpan::n_samples() const { return (end_ - begin_ - 1 + seq_len_ - 1) / seq_len_; }
 
 void DataSpan::read(int64_t sample, int32_t* input, int32_t* target) const {
-  CHECK(sample >= 0 && sample < n_samples(), "sample %ld of %ld", static_cast<long>(sample), static_cast<long>(n_samples()));
+  CHECK(sample >= 0 && sample < n_samples(), "sample %ld of %ld", static_cast<long>(sample),
+        static_cast<long>(n_samples()));
   const int64_t first = begin_ + sample * seq_len_, n = std::min(seq_len_, end_ - 1 - first);
   file_->read(first, n, input);
   file_->read(first + 1, n, target);
@@ -98,9 +101,11 @@ WeightedPath parse_weighted_path(const std::string& text) {
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   const bool is_number = error == std::errc() && end == number.data() + number.size();
   // A colon may be part of a file's name; what begins like a number is meant as one.
-  if (!is_number && !number.empty() && std::string("+-.0123456789").find(number[0]) == std::string::npos) return {text, 1.0};
+  if (!is_number && !number.empty() && std::string("+-.0123456789").find(number[0]) == std::string::npos)
+    return {text, 1.0};
   if (!is_number || !std::isfinite(weight) || weight <= 0 || colon == 0)
-    fail(ErrorKind::usage, "--data {}: expected FILE or FILE:WEIGHT with a positive weight, found weight \"{}\"", text, number);
+    fail(ErrorKind::usage, "--data {}: expected FILE or FILE:WEIGHT with a positive weight, found weight \"{}\"", text,
+         number);
   return {text.substr(0, colon), weight};
 }
 

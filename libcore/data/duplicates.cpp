@@ -60,14 +60,16 @@ DuplicateReport find_duplicates(const TokenFile& file, int64_t max_pairs) {
   std::vector<Entry> entries;
   for (int64_t d = 0; d < report.n_documents; ++d)
     if (documents.size(d) > 0) entries.push_back({documents.digest(d), d});
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.digest != b.digest ? a.digest < b.digest : a.document < b.document; });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.digest != b.digest ? a.digest < b.digest : a.document < b.document;
+  });
 
   std::vector<int64_t> distinct;  // of one digest: the first of each content
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i == 0 || entries[i].digest != entries[i - 1].digest) distinct.clear();
     const int64_t d = entries[i].document;
-    const auto same = std::find_if(distinct.begin(), distinct.end(), [&](int64_t earlier) { return documents.equal(earlier, d); });
+    const auto same =
+        std::find_if(distinct.begin(), distinct.end(), [&](int64_t earlier) { return documents.equal(earlier, d); });
     if (same == distinct.end()) {
       distinct.push_back(d);
       continue;
@@ -88,8 +90,9 @@ DuplicateReport find_duplicates(const TokenFile& file, int64_t max_pairs) {
 
 std::string duplicates_text(const DuplicateReport& r) {
   if (r.n_duplicates == 0) return fmt::format("no duplicate among {} documents", r.n_documents);
-  std::string text = fmt::format("{} of {} documents are exact copies of earlier ones ({:.3g} % of the tokens):", r.n_duplicates,
-                                 r.n_documents, 100 * r.token_share());
+  std::string text =
+      fmt::format("{} of {} documents are exact copies of earlier ones ({:.3g} % of the tokens):", r.n_duplicates,
+                  r.n_documents, 100 * r.token_share());
   for (const DuplicateReport::Pair& pair : r.first_pairs) text += fmt::format(" {} = {},", pair.document, pair.earlier);
   text.pop_back();
   if (static_cast<int64_t>(r.first_pairs.size()) < r.n_duplicates) text += ", ...";

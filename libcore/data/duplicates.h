@@ -10,11 +10,15 @@ namespace rw {
 
 struct DuplicateReport {
   int64_t n_documents = 0, n_tokens = 0;
-  int64_t n_duplicates = 0;       // documents equal to an earlier one
-  int64_t duplicate_tokens = 0;   // the tokens in those
-  struct Pair { int64_t document, earlier; };
+  int64_t n_duplicates = 0;      // documents equal to an earlier one
+  int64_t duplicate_tokens = 0;  // the tokens in those
+  struct Pair {
+    int64_t document, earlier;
+  };
   std::vector<Pair> first_pairs;  // in document order
-  double token_share() const { return n_tokens == 0 ? 0 : static_cast<double>(duplicate_tokens) / static_cast<double>(n_tokens); }
+  double token_share() const {
+    return n_tokens == 0 ? 0 : static_cast<double>(duplicate_tokens) / static_cast<double>(n_tokens);
+  }
 };
 
 // Compares by digest, then token for token, so a collision of digests is not reported. Empty documents do not count.

@@ -27,7 +27,9 @@ using Progress = std::function<void(const PrepareProgress&)>;
 TextInput input_of(const PrepareSpec& spec) {
   TextInput input;
   input.paths = spec.input;
-  input.format = spec.format == "text" ? TextFormat::text : spec.format == "jsonl" ? TextFormat::jsonl : TextFormat::by_suffix;
+  input.format = spec.format == "text"    ? TextFormat::text
+                 : spec.format == "jsonl" ? TextFormat::jsonl
+                                          : TextFormat::by_suffix;
   input.document = spec.document == "line"         ? DocumentRule::line
                    : spec.document == "blank-line" ? DocumentRule::blank_line
                                                    : DocumentRule::file;
@@ -37,10 +39,13 @@ TextInput input_of(const PrepareSpec& spec) {
 }
 
 void check_spec(const PrepareSpec& spec) {
-  if (spec.input.empty()) fail(ErrorKind::usage, "--input: expected at least one file (or - for standard input), found none");
-  if (spec.output.empty()) fail(ErrorKind::usage, "--output: expected the token file to write, such as corpus.h5, found none");
+  if (spec.input.empty())
+    fail(ErrorKind::usage, "--input: expected at least one file (or - for standard input), found none");
+  if (spec.output.empty())
+    fail(ErrorKind::usage, "--output: expected the token file to write, such as corpus.h5, found none");
   if (spec.tokenizer.empty() == (spec.train_bpe == 0))
-    fail(ErrorKind::usage, "expected one of --tokenizer bytes|PATH and --train-bpe N, found {}", spec.train_bpe == 0 ? "neither" : "both");
+    fail(ErrorKind::usage, "expected one of --tokenizer bytes|PATH and --train-bpe N, found {}",
+         spec.train_bpe == 0 ? "neither" : "both");
   if (spec.train_bpe_bytes > 0 && spec.train_bpe_bytes < 65536)
     fail(ErrorKind::usage, "--train-bpe-bytes: expected 0 (all) or at least 64Ki, found {}", spec.train_bpe_bytes);
   const std::filesystem::path output(spec.output);
@@ -48,7 +53,8 @@ void check_spec(const PrepareSpec& spec) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     fail(ErrorKind::usage, "--output {}: its folder does not exist; make it first", spec.output);
-  if (std::filesystem::is_directory(output, ignored)) fail(ErrorKind::usage, "--output {}: expected a file, found a directory", spec.output);
+  if (std::filesystem::is_directory(output, ignored))
+    fail(ErrorKind::usage, "--output {}: expected a file, found a directory", spec.output);
   for (const std::string& path : spec.input)
     if (path != "-" && std::filesystem::equivalent(path, output, ignored))
       fail(ErrorKind::usage, "--output {}: is also an input; choose another name", spec.output);
@@ -77,8 +83,8 @@ std::string learn_bpe(const PrepareSpec& spec, const Progress& progress) {
   const double share = spec.train_bpe_bytes > 0 && total > spec.train_bpe_bytes
                            ? static_cast<double>(spec.train_bpe_bytes) / static_cast<double>(total)
                            : 1.0;
-  // `due` bytes may be taken so far. A piece is taken whole once they cover it, else from its beginning; not below kLeast, so
-  // that short documents stay whole.
+  // `due` bytes may be taken so far. A piece is taken whole once they cover it, else from its beginning; not below
+  // kLeast, so that short documents stay whole.
   constexpr double kLeast = 4096;
   double due = 0;
   for (TextPiece piece; source.next(piece);) {
@@ -88,7 +94,9 @@ std::string learn_bpe(const PrepareSpec& spec, const Progress& progress) {
     if (share < 1 && due < std::min(size, kLeast)) continue;
     std::string text = piece.is_json ? json_line_text(piece, spec.field) : std::move(piece.text);
     const double part = share < 1 ? std::min(1.0, due / size) : 1.0;
-    if (part < 1) text.resize(cut_place(std::string_view(text).substr(0, static_cast<size_t>(part * static_cast<double>(text.size())))));
+    if (part < 1)
+      text.resize(
+          cut_place(std::string_view(text).substr(0, static_cast<size_t>(part * static_cast<double>(text.size())))));
     due -= part * size;
     trainer.add(text);
   }
@@ -100,7 +108,9 @@ std::string learn_bpe(const PrepareSpec& spec, const Progress& progress) {
 class Encoder {
  public:
   Encoder(const Tokenizer& tokenizer, const PrepareSpec& spec)
-      : tokenizer_(tokenizer), field_(spec.field), specials_(spec.special_tokens == "text" ? Tokenizer::Specials::as_text : Tokenizer::Specials::match),
+      : tokenizer_(tokenizer),
+        field_(spec.field),
+        specials_(spec.special_tokens == "text" ? Tokenizer::Specials::as_text : Tokenizer::Specials::match),
         n_threads_(spec.threads > 0 ? spec.threads : std::max(1u, std::thread::hardware_concurrency())) {}
 
   struct Result {
@@ -157,7 +167,8 @@ class Encoder {
   std::vector<Result> results_;
 };
 
-void encode_all(const PrepareSpec& spec, const Tokenizer& tokenizer, TokenFileWriter& writer, const Progress& progress) {
+void encode_all(const PrepareSpec& spec, const Tokenizer& tokenizer, TokenFileWriter& writer,
+                const Progress& progress) {
   TextSource source(input_of(spec));
   Encoder encoder(tokenizer, spec);
   const int64_t batch_bytes = encoder.n_threads() * std::max<int64_t>(1, spec.piece_bytes / 2);
@@ -190,12 +201,21 @@ FieldList fields(PrepareSpec& s) {
       {"input", &s.input, "text or JSONL files; - is standard input; repeat for more"},
       {"output", &s.output, "token file to write; replaced only when the new one is complete"},
       {"tokenizer", &s.tokenizer, "bytes, a Hugging Face tokenizer.json, or a directory that holds one"},
-      {"train-bpe", &s.train_bpe, "learn a byte-level BPE of this many tokens from the input; written beside the output (corpus.h5: corpus.tokenizer.json)"},
-      {"train-bpe-bytes", &s.train_bpe_bytes, "learn it from at most so many bytes of the input, taken evenly; 0: from all"},
-      {"format", &s.format, "what the input is; auto: JSONL where the name ends in .jsonl or .ndjson, else text", {"auto", "text", "jsonl"}},
+      {"train-bpe", &s.train_bpe,
+       "learn a byte-level BPE of this many tokens from the input; written beside the output (corpus.h5: "
+       "corpus.tokenizer.json)"},
+      {"train-bpe-bytes", &s.train_bpe_bytes,
+       "learn it from at most so many bytes of the input, taken evenly; 0: from all"},
+      {"format",
+       &s.format,
+       "what the input is; auto: JSONL where the name ends in .jsonl or .ndjson, else text",
+       {"auto", "text", "jsonl"}},
       {"field", &s.field, "JSONL key that holds the text"},
       {"document", &s.document, "what one document of a text file is", {"file", "line", "blank-line"}},
-      {"special-tokens", &s.special_tokens, "what <|endoftext|> and the like in the text are: match (the special token) or text", {"match", "text"}},
+      {"special-tokens",
+       &s.special_tokens,
+       "what <|endoftext|> and the like in the text are: match (the special token) or text",
+       {"match", "text"}},
       {"threads", &s.threads, "threads that encode; 0: one per core"},
   };
   for (Field& f : list) {
@@ -243,7 +263,8 @@ PrepareReport prepare(const PrepareSpec& given, const Progress& progress) {
   }
   TokenFileWriter writer(spec.output, tokenizer->vocab_size(), tokenizer->json(), tokenizer->identity());
   encode_all(spec, *tokenizer, writer, progress);
-  if (writer.n_tokens() == 0) fail(ErrorKind::input, "{}: expected some text, found none: the corpus is empty", spec.input.front());
+  if (writer.n_tokens() == 0)
+    fail(ErrorKind::input, "{}: expected some text, found none: the corpus is empty", spec.input.front());
   progress({"writing", 0, -1, writer.n_tokens()});
   writer.finish();
   if (!report.tokenizer_file.empty()) write_file_atomic(report.tokenizer_file, tokenizer->json());

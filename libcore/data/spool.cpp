@@ -16,7 +16,9 @@ namespace {
 constexpr int64_t kBufferBytes = 1 << 20;  // larger pieces made the page cache slower, not faster
 
 [[noreturn]] void write_failed(const std::filesystem::path& target, int cause) {
-  const char* advice = cause == ENOSPC || cause == EDQUOT ? "; free some space or choose another folder (2x the file's size is needed)" : "";
+  const char* advice = cause == ENOSPC || cause == EDQUOT
+                           ? "; free some space or choose another folder (2x the file's size is needed)"
+                           : "";
   fail(ErrorKind::runtime, "{}: cannot be written: {}{}", target.string(), std::strerror(cause), advice);
 }
 
@@ -43,7 +45,8 @@ void write_all(int fd, const void* data, int64_t bytes, int64_t at, const std::f
 Spool::Spool(const std::filesystem::path& target) : target_(target) {
   std::string name = target.string() + ".spool-XXXXXX";
   fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd_ < 0) fail(ErrorKind::runtime, "{}: cannot create a file in its folder: {}", target.string(), std::strerror(errno));
+  if (fd_ < 0)
+    fail(ErrorKind::runtime, "{}: cannot create a file in its folder: {}", target.string(), std::strerror(errno));
   ::unlink(name.c_str());
   buffer_.reserve(kBufferBytes);
 }
@@ -63,14 +66,16 @@ void Spool::append(const void* data, int64_t bytes) {
 }
 
 void Spool::write_buffer() {
-  write_all(fd_, buffer_.data(), static_cast<int64_t>(buffer_.size()), size_ - static_cast<int64_t>(buffer_.size()), target_);
+  write_all(fd_, buffer_.data(), static_cast<int64_t>(buffer_.size()), size_ - static_cast<int64_t>(buffer_.size()),
+            target_);
   buffer_.clear();
 }
 
 void Spool::flush() { write_buffer(); }
 
 void Spool::rewind() {
-  if (::lseek(fd_, 0, SEEK_SET) != 0) fail(ErrorKind::runtime, "{}: its spool cannot be rewound: {}", target_.string(), std::strerror(errno));
+  if (::lseek(fd_, 0, SEEK_SET) != 0)
+    fail(ErrorKind::runtime, "{}: its spool cannot be rewound: {}", target_.string(), std::strerror(errno));
 }
 
 void Spool::copy_to(int destination_fd, int64_t at) {
@@ -79,7 +84,8 @@ void Spool::copy_to(int destination_fd, int64_t at) {
   for (int64_t done = 0; done < size_;) {
     const ssize_t n = ::pread(fd_, buffer_.data(), buffer_.size(), done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(ErrorKind::runtime, "{}: its spool cannot be read back: {}", target_.string(), std::strerror(errno));
+    if (n <= 0)
+      fail(ErrorKind::runtime, "{}: its spool cannot be read back: {}", target_.string(), std::strerror(errno));
     write_all(destination_fd, buffer_.data(), n, at + done, target_);
     done += n;
   }

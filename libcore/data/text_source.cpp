@@ -23,16 +23,23 @@ struct Magic {
   const char* what;
   const char* command;
 };
-constexpr Magic kForeign[] = {{"\x1f\x8b", "gzip", "zcat"},        {"\x28\xb5\x2f\xfd", "Zstandard", "zstdcat"},
-                              {"\xfd" "7zXZ", "xz", "xzcat"},      {"BZh9", "bzip2", "bzcat"},
-                              {"PK\x03\x04", "zip", "unzip -p"},   {"PAR1", "Parquet", nullptr},
-                              {"\x89HDF\r\n", "HDF5", nullptr},    {"RWTOKENS ", "token file", nullptr}};
+constexpr Magic kForeign[] = {{"\x1f\x8b", "gzip", "zcat"},
+                              {"\x28\xb5\x2f\xfd", "Zstandard", "zstdcat"},
+                              {"\xfd"
+                               "7zXZ",
+                               "xz", "xzcat"},
+                              {"BZh9", "bzip2", "bzcat"},
+                              {"PK\x03\x04", "zip", "unzip -p"},
+                              {"PAR1", "Parquet", nullptr},
+                              {"\x89HDF\r\n", "HDF5", nullptr},
+                              {"RWTOKENS ", "token file", nullptr}};
 
 void refuse_foreign(std::string_view head, const std::string& name) {
   for (const Magic& m : kForeign) {
     if (head.substr(0, m.bytes.size()) != m.bytes) continue;
     if (m.command == nullptr) fail(ErrorKind::input, "{}: expected text or JSONL, found a {}", name, m.what);
-    fail(ErrorKind::input, "{}: expected text or JSONL, found {} data; decompress it into a pipe: {} FILE | dtrain prepare --input - ...",
+    fail(ErrorKind::input,
+         "{}: expected text or JSONL, found {} data; decompress it into a pipe: {} FILE | dtrain prepare --input - ...",
          name, m.what, m.command);
   }
 }
@@ -41,7 +48,9 @@ void refuse_foreign(std::string_view head, const std::string& name) {
 class Reader {
  public:
   Reader(const std::string& path, int stdin_descriptor)
-      : name_(path == "-" ? "standard input" : path), owned_(path != "-"), fd_(owned_ ? open_file(path) : stdin_descriptor) {}
+      : name_(path == "-" ? "standard input" : path),
+        owned_(path != "-"),
+        fd_(owned_ ? open_file(path) : stdin_descriptor) {}
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
   ~Reader() {
@@ -58,8 +67,8 @@ class Reader {
     return true;
   }
 
-  // Appends the rest of the line without its end, at most about `limit` bytes of it; `is_whole` tells whether the line's
-  // end was reached. False at the end of the file.
+  // Appends the rest of the line without its end, at most about `limit` bytes of it; `is_whole` tells whether the
+  // line's end was reached. False at the end of the file.
   bool read_line(std::string& to, size_t limit, bool& is_whole) {
     is_whole = false;
     if (at_ == buffer_.size() && !fill()) return false;
@@ -117,7 +126,8 @@ bool has_suffix(const std::string& text, std::string_view suffix) {
 int64_t size_of(const std::string& path, int stdin_descriptor) {
   struct stat status {};
   const int rc = path == "-" ? ::fstat(stdin_descriptor, &status) : ::stat(path.c_str(), &status);
-  if (rc != 0 && path != "-") fail(ErrorKind::input, "{}: cannot be opened for reading: {}", path, std::strerror(errno));
+  if (rc != 0 && path != "-")
+    fail(ErrorKind::input, "{}: cannot be opened for reading: {}", path, std::strerror(errno));
   return rc == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
 }
 
@@ -129,9 +139,9 @@ struct TextSource::Impl {
   std::unique_ptr<Reader> reader;
   bool is_json = false;
   int64_t line_number = 0, done_before = 0, total = 0;
-  std::string document;              // what has been read of the current one, less what was given out
-  bool has_given = false;            // a piece of it
-  bool in_long_line = false;         // in the middle of a line longer than a piece
+  std::string document;       // what has been read of the current one, less what was given out
+  bool has_given = false;     // a piece of it
+  bool in_long_line = false;  // in the middle of a line longer than a piece
   std::deque<TextPiece> ready;
 
   void give(std::string text, bool is_last) {
@@ -197,7 +207,8 @@ struct TextSource::Impl {
     std::string line;
     if (!reader->read_line(line, SIZE_MAX, is_whole)) return false;
     ++line_number;
-    if (!is_blank(line)) ready.push_back({std::move(line), reader->name() + ":" + std::to_string(line_number), true, true, true});
+    if (!is_blank(line))
+      ready.push_back({std::move(line), reader->name() + ":" + std::to_string(line_number), true, true, true});
     return true;
   }
 
@@ -250,7 +261,9 @@ bool TextSource::next(TextPiece& piece) {
   return true;
 }
 
-int64_t TextSource::bytes_done() const { return impl_->done_before + (impl_->reader != nullptr ? impl_->reader->bytes_done() : 0); }
+int64_t TextSource::bytes_done() const {
+  return impl_->done_before + (impl_->reader != nullptr ? impl_->reader->bytes_done() : 0);
+}
 int64_t TextSource::bytes_total() const { return impl_->total; }
 
 std::string json_line_text(const TextPiece& line, const std::string& key) {

@@ -29,10 +29,8 @@ struct TokenFile::Impl {
     const std::string_view head(bytes, static_cast<size_t>(std::min(map.size(), kTokenHeaderBytes)));
     facts = decode_header(head, map.size(), where);
     const std::byte* tokens = map.data() + facts.tokens_at;
-    if (facts.token_type == "u16")
-      narrow = reinterpret_cast<const uint16_t*>(tokens);
-    else
-      wide = reinterpret_cast<const int32_t*>(tokens);
+    if (facts.token_type == "u16") narrow = reinterpret_cast<const uint16_t*>(tokens);
+    else wide = reinterpret_cast<const int32_t*>(tokens);
     offsets = reinterpret_cast<const int64_t*>(map.data() + facts.document_offsets_at);
     check_offsets(where);
     tokenizer_json.assign(bytes + facts.tokenizer_json_at, static_cast<size_t>(facts.tokenizer_json_bytes));
@@ -41,8 +39,8 @@ struct TokenFile::Impl {
 
   void check_digest(const char* key, const std::string& expected, uint64_t found, const std::string& where) const {
     if (expected != hex64(found))
-      fail(ErrorKind::input, "{}: {}: damaged: expected digest {}, found {}; make the file anew with `dtrain prepare`", where, key,
-           expected, hex64(found));
+      fail(ErrorKind::input, "{}: {}: damaged: expected digest {}, found {}; make the file anew with `dtrain prepare`",
+           where, key, expected, hex64(found));
   }
 
   void check_offsets(const std::string& where) const {
@@ -50,19 +48,20 @@ struct TokenFile::Impl {
     if (offsets[0] != 0) fail(ErrorKind::input, "{}: document_offsets[0]: expected 0, found {}", where, offsets[0]);
     for (int64_t i = 0; i < n; ++i)
       if (offsets[i + 1] < offsets[i] || offsets[i + 1] > facts.n_tokens)
-        fail(ErrorKind::input, "{}: document_offsets[{}]: expected {} (the offset before it) to {} (n_tokens), found {}", where, i + 1,
+        fail(ErrorKind::input,
+             "{}: document_offsets[{}]: expected {} (the offset before it) to {} (n_tokens), found {}", where, i + 1,
              offsets[i], facts.n_tokens, offsets[i + 1]);
     if (offsets[n] != facts.n_tokens)
-      fail(ErrorKind::input, "{}: document_offsets[{}] (the last): expected n_tokens = {}, found {}", where, n, facts.n_tokens,
-           offsets[n]);
+      fail(ErrorKind::input, "{}: document_offsets[{}] (the last): expected n_tokens = {}, found {}", where, n,
+           facts.n_tokens, offsets[n]);
     check_digest("document_offsets", facts.fingerprint.substr(16), hash64(offsets, (n + 1) * 8), where);
   }
 
   [[noreturn]] void refuse_token(int64_t first, int64_t n, const int32_t* ids) const {
     int64_t i = 0;
     while (i < n && ids[i] >= 0 && ids[i] <= facts.max_token) ++i;
-    fail(ErrorKind::input, "{}: tokens[{}]: expected an id of 0 to {}, found {}: the file was damaged; make it anew", path.string(),
-         first + i, facts.max_token, ids[i]);
+    fail(ErrorKind::input, "{}: tokens[{}]: expected an id of 0 to {}, found {}: the file was damaged; make it anew",
+         path.string(), first + i, facts.max_token, ids[i]);
   }
 };
 

@@ -36,7 +36,8 @@ class QuietHdf5 {
 
 class Handle {
  public:
-  Handle(hid_t id, herr_t (*close)(hid_t), const std::filesystem::path& file, const char* action) : id_(id), close_(close) {
+  Handle(hid_t id, herr_t (*close)(hid_t), const std::filesystem::path& file, const char* action)
+      : id_(id), close_(close) {
     if (id < 0) hdf5_failed(file, action);
   }
   Handle(const Handle&) = delete;
@@ -64,7 +65,8 @@ int64_t create_dataset(const std::filesystem::path& file, hid_t h5, const char* 
   H5Pset_layout(plan, H5D_CONTIGUOUS);
   H5Pset_alloc_time(plan, H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(plan, H5D_FILL_TIME_NEVER);
-  const Handle dataset(H5Dcreate2(h5, name, type, space, H5P_DEFAULT, plan, H5P_DEFAULT), H5Dclose, file, "create a dataset");
+  const Handle dataset(H5Dcreate2(h5, name, type, space, H5P_DEFAULT, plan, H5P_DEFAULT), H5Dclose, file,
+                       "create a dataset");
   if (n == 0) return kTokenHeaderBytes;  // an empty dataset has no place
   const haddr_t at = H5Dget_offset(dataset);
   if (at == HADDR_UNDEF) hdf5_failed(file, "say where a dataset lies");
@@ -89,7 +91,8 @@ void write_attribute(const std::filesystem::path& file, hid_t h5, const Field& f
 }  // namespace
 
 void create_token_hdf5(const std::filesystem::path& file, TokenFacts& facts) {
-  // After a close that failed (a full disk) HDF5 1.10 crashes in its exit handler; everything here is closed without it.
+  // After a close that failed (a full disk) HDF5 1.10 crashes in its exit handler; everything here is closed without
+  // it.
   H5dont_atexit();
   const QuietHdf5 quiet;
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, file, "make a property list");
@@ -98,7 +101,8 @@ void create_token_hdf5(const std::filesystem::path& file, TokenFacts& facts) {
   H5Pset_alignment(access, 1, 4096);
   H5Pset_file_locking(access, false, true);  // the file is ours alone, and some network file systems have no locks
   Handle h5(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, creation, access), H5Fclose, file, "create the file");
-  facts.tokens_at = create_dataset(file, h5, "tokens", facts.token_type == "u16" ? H5T_STD_U16LE : H5T_STD_I32LE, facts.n_tokens);
+  facts.tokens_at =
+      create_dataset(file, h5, "tokens", facts.token_type == "u16" ? H5T_STD_U16LE : H5T_STD_I32LE, facts.n_tokens);
   facts.document_offsets_at = create_dataset(file, h5, "document_offsets", H5T_STD_I64LE, facts.n_documents + 1);
   facts.tokenizer_json_at = create_dataset(file, h5, "tokenizer_json", H5T_STD_U8LE, facts.tokenizer_json_bytes);
   for (const Field& field : fields(facts)) write_attribute(file, h5, field);

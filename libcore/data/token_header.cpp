@@ -18,18 +18,17 @@ constexpr const char* kAdvice = "make the file anew with `dtrain prepare`";
 std::string printable(std::string_view bytes) {
   std::string out;
   for (const char c : bytes)
-    if (c >= 0x20 && c < 0x7f)
-      out += c;
-    else
-      out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    if (c >= 0x20 && c < 0x7f) out += c;
+    else out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
   return out;
 }
 
 void check_signature(std::string_view head, const std::string& where) {
   if (head.substr(0, kMark.size()) == kMark) return;
   if (head.substr(0, kHdf5Signature.size()) == kHdf5Signature)
-    fail(ErrorKind::input, "{}: an HDF5 file without a token file's header (expected \"{}\" before the HDF5 signature); {}", where,
-         kMark, kAdvice);
+    fail(ErrorKind::input,
+         "{}: an HDF5 file without a token file's header (expected \"{}\" before the HDF5 signature); {}", where, kMark,
+         kAdvice);
   fail(ErrorKind::input, "{}: not a token file: expected it to begin with \"{}\", found \"{}\"; {}", where, kMark,
        printable(head.substr(0, kMark.size())), kAdvice);
 }
@@ -46,14 +45,16 @@ struct Extent {
 
 void check_extent(const Extent& e, int64_t file_bytes, const std::string& where) {
   check_range(e.at, kTokenHeaderBytes, file_bytes, e.key, where);
-  if (e.at % e.width != 0) fail(ErrorKind::input, "{}: {}: expected a multiple of {}, found {}", where, e.key, e.width, e.at);
+  if (e.at % e.width != 0)
+    fail(ErrorKind::input, "{}: {}: expected a multiple of {}, found {}", where, e.key, e.width, e.at);
   if (e.count > (file_bytes - e.at) / e.width)
-    fail(ErrorKind::input, "{}: truncated: {} = {} with {} items of {} bytes do not fit into the file's {} bytes; {}", where, e.key,
-         e.at, e.count, e.width, file_bytes, kAdvice);
+    fail(ErrorKind::input, "{}: truncated: {} = {} with {} items of {} bytes do not fit into the file's {} bytes; {}",
+         where, e.key, e.at, e.count, e.width, file_bytes, kAdvice);
 }
 
 void check_hex(const std::string& value, size_t digits, const char* key, const std::string& where) {
-  const bool hex = std::all_of(value.begin(), value.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  const bool hex =
+      std::all_of(value.begin(), value.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   if (value.size() != digits || !hex)
     fail(ErrorKind::input, "{}: {}: expected {} hex digits, found \"{}\"", where, key, digits, printable(value));
 }
@@ -106,11 +107,13 @@ std::string encode_header(const TokenFacts& facts) {
 TokenFacts decode_header(std::string_view head, int64_t file_bytes, const std::string& where) {
   check_signature(head, where);
   if (static_cast<int64_t>(head.size()) < kTokenHeaderBytes)
-    fail(ErrorKind::input, "{}: truncated: expected at least {} bytes, found {}; {}", where, kTokenHeaderBytes, head.size(), kAdvice);
+    fail(ErrorKind::input, "{}: truncated: expected at least {} bytes, found {}; {}", where, kTokenHeaderBytes,
+         head.size(), kAdvice);
   const std::string_view body = head.substr(kDigestedFrom, kTokenHeaderBytes - kDigestedFrom);
   const std::string expected(head.substr(kMark.size(), 16)), found = hex64(hash64(body));
   if (expected != found)
-    fail(ErrorKind::input, "{}: damaged header: expected digest {}, found {}; {}", where, printable(expected), found, kAdvice);
+    fail(ErrorKind::input, "{}: damaged header: expected digest {}, found {}; {}", where, printable(expected), found,
+         kAdvice);
 
   const std::string place = where + ": header";
   const Json json = parse_json(body.substr(0, std::min(body.find('\0'), body.size())), place);
@@ -118,7 +121,8 @@ TokenFacts decode_header(std::string_view head, int64_t file_bytes, const std::s
   TokenFacts facts;
   facts.format_version = json_int(json, "format_version", place);
   if (facts.format_version != kTokenFormatVersion)
-    fail(ErrorKind::input, "{}: format_version: expected {}, found {}; {}", place, kTokenFormatVersion, facts.format_version, kAdvice);
+    fail(ErrorKind::input, "{}: format_version: expected {}, found {}; {}", place, kTokenFormatVersion,
+         facts.format_version, kAdvice);
   for (const Field& field : fields(facts)) {
     if (auto* number = std::get_if<int64_t*>(&field.value)) **number = json_int(json, field.name.c_str(), place);
     if (auto* text = std::get_if<std::string*>(&field.value)) **text = json_string(json, field.name.c_str(), place);

@@ -19,7 +19,8 @@ namespace {
 // The file under construction; removed unless it was renamed.
 class Temporary {
  public:
-  explicit Temporary(const std::filesystem::path& target) : path_(target.string() + ".tmp" + std::to_string(::getpid())) {}
+  explicit Temporary(const std::filesystem::path& target)
+      : path_(target.string() + ".tmp" + std::to_string(::getpid())) {}
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
@@ -59,14 +60,15 @@ struct TokenFileWriter::Impl {
 
   void check_tokens(const std::vector<int32_t>& ids) {
     for (const int32_t id : ids) {
-      CHECK(id >= 0 && id < facts.vocab_size, "token %d of a vocabulary of %ld", id, static_cast<long>(facts.vocab_size));
+      CHECK(id >= 0 && id < facts.vocab_size, "token %d of a vocabulary of %ld", id,
+            static_cast<long>(facts.vocab_size));
       max_token = std::max(max_token, int64_t{id});
     }
   }
 };
 
-TokenFileWriter::TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size, const std::string& tokenizer_json,
-                                 const std::string& tokenizer_identity)
+TokenFileWriter::TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size,
+                                 const std::string& tokenizer_json, const std::string& tokenizer_identity)
     : impl_(std::make_unique<Impl>(file)) {
   CHECK(vocab_size > 0 && vocab_size <= INT32_MAX, "vocabulary of %ld", static_cast<long>(vocab_size));
   TokenFacts& f = impl_->facts;
@@ -109,12 +111,14 @@ void TokenFileWriter::add_document(const std::vector<int32_t>& ids, int64_t text
 void TokenFileWriter::finish() {
   Impl& w = *impl_;
   CHECK(!w.is_finished && w.document_begin == w.facts.n_tokens, "finish() twice, or inside a document");
-  if (w.facts.n_tokens == 0) fail(ErrorKind::input, "{}: expected at least one token, found an empty corpus", w.path.string());
+  if (w.facts.n_tokens == 0)
+    fail(ErrorKind::input, "{}: expected at least one token, found an empty corpus", w.path.string());
   w.facts.max_token = w.max_token;
   w.facts.fingerprint = hex64(w.tokens_hash.digest()) + hex64(w.offsets_hash.digest());
   Temporary temporary(w.path);
   const int64_t structure_bytes = 64 << 10;  // HDF5's own, generously
-  check_room(temporary.path(), w.tokens.size() + w.offsets.size() + w.facts.tokenizer_json_bytes + structure_bytes, w.path);
+  check_room(temporary.path(), w.tokens.size() + w.offsets.size() + w.facts.tokenizer_json_bytes + structure_bytes,
+             w.path);
   create_token_hdf5(temporary.path(), w.facts);
   const int fd = temporary.open(w.path);
   w.tokens.copy_to(fd, w.facts.tokens_at);

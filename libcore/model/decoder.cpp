@@ -54,8 +54,10 @@ int64_t workspace_bytes(const DecoderPlan& plan, const BlockShape& s, const Exec
   most = std::max(most, linear(s.u, s.c, plan.max_rows));
   most = std::max(most, linear(s.c, s.f, plan.max_rows));
   most = std::max(most, linear(plan.spec.vocab_size, s.c, plan.head_rows));
-  const int32_t one_sequence[2] = {0, static_cast<int32_t>(plan.max_rows)};
-  const AttentionBwd attention{.cu_seqlens = one_sequence, .n_seq = 1, .heads = s.h, .kv_heads = s.hkv, .d = s.d, .t = exec.t};
+  // What attention needs depends on the numbers of rows and of sequences, not on how the rows are split.
+  std::vector<int32_t> cu_seqlens(static_cast<size_t>(plan.max_seqs) + 1, static_cast<int32_t>(plan.max_rows));
+  cu_seqlens[0] = 0;
+  const AttentionBwd attention{.cu_seqlens = cu_seqlens.data(), .n_seq = plan.max_seqs, .heads = s.h, .kv_heads = s.hkv, .d = s.d, .t = exec.t};
   return std::max(most, exec.ops.attention_workspace(attention, exec.stream));
 }
 

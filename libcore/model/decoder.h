@@ -14,6 +14,7 @@ namespace rw {
 struct DecoderPlan {
   ModelSpec spec;
   int64_t max_rows;      // of the flat batch: micro-batch * seq-len in training, tokens of a step in serving
+  int64_t max_seqs;      // sequences in the flat batch
   int64_t max_position;  // rotary table size: the longest sequence
   WeightUse use;
   int64_t head_rows;     // rows of logits held at once

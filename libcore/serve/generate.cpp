@@ -19,7 +19,7 @@ Generator::Generator(const GeneratorSpec& spec, const TensorSource& weights)
   weights_ = std::make_unique<ResidentWeights>(layout_, masters_, WeightUse::inference, exec_, arena_);
   weights_->refresh(exec_);
   spec_.prefill_chunk = std::min(spec.prefill_chunk, spec.max_tokens);
-  decoder_ = std::make_unique<Decoder>(DecoderPlan{.spec = spec.model, .max_rows = spec_.prefill_chunk, .max_position = spec.max_tokens,
+  decoder_ = std::make_unique<Decoder>(DecoderPlan{.spec = spec.model, .max_rows = spec_.prefill_chunk, .max_seqs = 1, .max_position = spec.max_tokens,
                                                    .use = WeightUse::inference, .head_rows = 1},
                                        exec_, arena_);
   const int64_t n_pages = (spec.max_tokens + spec.page_tokens - 1) / spec.page_tokens;

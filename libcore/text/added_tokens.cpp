@@ -52,7 +52,8 @@ void TokenMatcher::split(std::string_view text, bool skips_specials, const Piece
     size_t begin = at;
     at = end;  // the search goes on behind the content, whether the match is taken or not
     if (skips_specials && token->is_special) continue;
-    if (token->is_single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
+    if (token->is_single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+      continue;
     if (token->strips_left) begin = std::max(begin - spaces_at_end(text.substr(0, begin)), done);
     if (token->strips_right) end += spaces_at_start(text.substr(end));
     if (done < begin) piece(text.substr(done, begin - done), nullptr);

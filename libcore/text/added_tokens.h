@@ -14,9 +14,9 @@ struct AddedToken {
   std::string content;
   int32_t id = -1;
   bool is_special = false;
-  bool is_single_word = false;  // only between characters that are no word characters
+  bool is_single_word = false;                     // only between characters that are no word characters
   bool strips_left = false, strips_right = false;  // takes the white space beside it along
-  bool is_normalized = false;   // looked for in the normalized text, in normalized form
+  bool is_normalized = false;                      // looked for in the normalized text, in normalized form
 };
 
 // Finds added tokens: the leftmost, and of those that start there the longest.
@@ -26,8 +26,8 @@ class TokenMatcher {
   void add(const AddedToken& token, std::string_view pattern);
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` (valid UTF-8) at the tokens and calls `piece(part, token)` in order; token is null for the text between.
-  // `skips_specials`: special tokens are text like any other.
+  // Cuts `text` (valid UTF-8) at the tokens and calls `piece(part, token)` in order; token is null for the text
+  // between. `skips_specials`: special tokens are text like any other.
   using Piece = std::function<void(std::string_view part, const AddedToken* token)>;
   void split(std::string_view text, bool skips_specials, const Piece& piece) const;
 

@@ -38,8 +38,8 @@ BpeModel::BpeModel(const BpeSpec& spec, const std::string& where)
   for (const auto& [token, id] : spec.vocab) {
     const auto [other, is_new] = by_id.try_emplace(id, &token);
     if (!is_new) {
-      fail(ErrorKind::input, "{}: model.vocab: id {} is given to \"{}\" and to \"{}\", expected one token an id", where, id,
-           *other->second, token);
+      fail(ErrorKind::input, "{}: model.vocab: id {} is given to \"{}\" and to \"{}\", expected one token an id", where,
+           id, *other->second, token);
     }
     vocab_[token] = id;
     max_id_ = std::max(max_id_, id);
@@ -51,7 +51,8 @@ BpeModel::BpeModel(const BpeSpec& spec, const std::string& where)
   }
   const bool lacks_bytes = std::find(byte_id_.begin(), byte_id_.end(), -1) != byte_id_.end();
   if (spec.needs_all_bytes && lacks_bytes) {
-    fail(ErrorKind::input, "{}: model.byte_fallback: expected false, or all 256 bytes in model.vocab, found bytes missing", where);
+    fail(ErrorKind::input,
+         "{}: model.byte_fallback: expected false, or all 256 bytes in model.vocab, found bytes missing", where);
   }
   if (!spec.unk_token.empty()) {
     unk_id_ = id_of(spec.unk_token);
@@ -70,7 +71,9 @@ void BpeModel::add_merges(const BpeSpec& spec, const std::string& where) {
     const int32_t left_id = id_of(left), right_id = id_of(right), new_id = id_of(left + right);
     if (left_id < 0 || right_id < 0 || new_id < 0) {
       fail(ErrorKind::input, "{}: model.merges[{}]: \"{}\" is not in model.vocab", where, rank,
-           left_id < 0 ? left : right_id < 0 ? right : left + right);
+           left_id < 0    ? left
+           : right_id < 0 ? right
+                          : left + right);
     }
     const uint64_t key = pair_key(left_id, right_id);
     uint64_t slot = pair_slot(key) & slot_mask_;

@@ -21,10 +21,10 @@ using TokenIds = std::unordered_map<std::string, int32_t, TextHash, std::equal_t
 struct BpeSpec {
   std::vector<std::pair<std::string, int32_t>> vocab;
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
-  std::string unk_token;        // empty: a byte that is no token is dropped
-  bool fuses_unk = false;       // a run of unknown bytes is one unk_token
+  std::string unk_token;                                    // empty: a byte that is no token is dropped
+  bool fuses_unk = false;                                   // a run of unknown bytes is one unk_token
   bool needs_all_bytes = false;  // byte_fallback: no byte may be missing, so that the fallback is never taken
-  bool ignores_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool ignores_merges = false;   // a word that is a token is that token, whatever the merges say
 };
 
 // Ids of short words met lately; direct-mapped, one cache line a slot. One per thread at a time.
@@ -51,13 +51,13 @@ struct MergeScratch {
   };
   struct Candidate {
     uint32_t rank;
-    int32_t at;       // index of the left symbol
+    int32_t at;  // index of the left symbol
     int32_t new_id;
   };
   WordCache cache;
-  std::vector<int32_t> ids;       // short words
+  std::vector<int32_t> ids;  // short words
   std::vector<uint32_t> ranks;
-  std::vector<Symbol> symbols;    // long words
+  std::vector<Symbol> symbols;  // long words
   std::vector<Candidate> heap;
 };
 
@@ -69,8 +69,8 @@ class BpeModel {
 
   void encode_word(std::string_view word, MergeScratch& scratch, std::vector<int32_t>& ids) const;
   int64_t n_tokens() const { return n_tokens_; }
-  int32_t max_id() const { return max_id_; }          // -1: no token
-  int32_t id_of(std::string_view spelled) const;      // as tokenizer.json spells it; -1: unknown
+  int32_t max_id() const { return max_id_; }      // -1: no token
+  int32_t id_of(std::string_view spelled) const;  // as tokenizer.json spells it; -1: unknown
   // id and spelling of every token, in no order.
   const TokenIds& vocab() const { return vocab_; }
 

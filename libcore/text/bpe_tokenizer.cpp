@@ -73,7 +73,8 @@ class BpeTokenizer : public Tokenizer {
 
   void encode(std::string_view text, std::vector<int32_t>& ids, Specials specials) const override {
     if (text.size() > INT32_MAX) {
-      fail(ErrorKind::input, "a text of {} bytes: expected at most {} at once; split it into documents", text.size(), INT32_MAX);
+      fail(ErrorKind::input, "a text of {} bytes: expected at most {} at once; split it into documents", text.size(),
+           INT32_MAX);
     }
     std::string repaired;
     if (!valid_utf8(text)) {
@@ -143,7 +144,8 @@ class BpeTokenizer : public Tokenizer {
     }
     for (const AddedToken& token : added_) added_ids_.emplace(token.content, token.id);
     if (n_moved > 0) {
-      log_warning("{}: added_tokens: {} ids differ from those that the vocabulary gives; the vocabulary's are used", where, n_moved);
+      log_warning("{}: added_tokens: {} ids differ from those that the vocabulary gives; the vocabulary's are used",
+                  where, n_moved);
     }
   }
 
@@ -157,11 +159,13 @@ class BpeTokenizer : public Tokenizer {
     std::sort(entries_.begin(), entries_.end(), is_lower);
     const auto n_added = static_cast<ptrdiff_t>(entries_.size());
     for (const auto& [token, id] : model_.vocab()) {
-      const auto added = std::lower_bound(entries_.begin(), entries_.begin() + n_added, Entry{id, 0, 0, false}, is_lower);
+      const auto added =
+          std::lower_bound(entries_.begin(), entries_.begin() + n_added, Entry{id, 0, 0, false}, is_lower);
       if (added != entries_.begin() + n_added && added->id == id) {
         const std::string_view content = std::string_view(bytes_).substr(added->begin, added->size);
         if (content == token) continue;
-        fail(ErrorKind::input, "{}: id {} belongs to the added token \"{}\" and to \"{}\" in model.vocab, expected one token an id",
+        fail(ErrorKind::input,
+             "{}: id {} belongs to the added token \"{}\" and to \"{}\" in model.vocab, expected one token an id",
              where, id, content, token);
       }
       const size_t begin = bytes_.size();
@@ -184,9 +188,14 @@ class BpeTokenizer : public Tokenizer {
   }
 
   void find_end_of_text() {
-    constexpr std::array<std::string_view, 7> kNames{
-        kEndOfText, "<|end_of_text|>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "</s>", "<eos>",
-        "<|eos|>", "[EOS]"};
+    constexpr std::array<std::string_view, 7> kNames{kEndOfText,
+                                                     "<|end_of_text|>",
+                                                     "<\xEF\xBD\x9C"
+                                                     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+                                                     "</s>",
+                                                     "<eos>",
+                                                     "<|eos|>",
+                                                     "[EOS]"};
     for (const std::string_view name : kNames) {
       const auto added = added_ids_.find(name);
       if (added != added_ids_.end()) {
@@ -202,7 +211,8 @@ class BpeTokenizer : public Tokenizer {
     if (static_cast<size_t>(id) < entries_.size() && entries_[static_cast<size_t>(id)].id == id) {
       return &entries_[static_cast<size_t>(id)];
     }
-    const auto at = std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& e, int32_t i) { return e.id < i; });
+    const auto at =
+        std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& e, int32_t i) { return e.id < i; });
     return at != entries_.end() && at->id == id ? &*at : nullptr;
   }
 

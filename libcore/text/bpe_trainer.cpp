@@ -1,5 +1,6 @@
 // Learning a byte-level BPE: count the distinct words, then merge the most frequent pair of neighbours again and again,
-// with the pair counts kept up to date word by word (Sennrich et al. 2016; the merges are those of the Hugging Face trainer).
+// with the pair counts kept up to date word by word (Sennrich et al. 2016; the merges are those of the Hugging Face
+// trainer).
 #include <algorithm>
 #include <array>
 #include <compare>
@@ -177,7 +178,8 @@ struct BpeTrainer::Impl {
 
 BpeTrainer::BpeTrainer(int64_t vocab_size) {
   if (vocab_size < 257) {
-    fail(ErrorKind::usage, "a byte-level BPE of {} tokens: expected at least 257 (256 bytes and {})", vocab_size, kEndOfText);
+    fail(ErrorKind::usage, "a byte-level BPE of {} tokens: expected at least 257 (256 bytes and {})", vocab_size,
+         kEndOfText);
   }
   impl_ = std::make_unique<Impl>();
   impl_->n_tokens = static_cast<size_t>(vocab_size) - 1;

@@ -16,13 +16,13 @@ struct SplitStep {
   bool has_prefix_space = false;  // ByteLevel's add_prefix_space: a piece that starts otherwise gets a space in front
   std::optional<Regex> pattern;   // none: the piece stays whole
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool is_inverted = false;       // matches and gaps change roles
+  bool is_inverted = false;  // matches and gaps change roles
 };
 
 extern const char* const kGpt2Pattern;
 
-// Cuts `text` by the steps in turn and calls `word` with every piece, in order; pieces are never empty and live until the
-// call returns.
+// Cuts `text` by the steps in turn and calls `word` with every piece, in order; pieces are never empty and live until
+// the call returns.
 void split_words(const std::vector<SplitStep>& steps, std::string_view text, RegexScratch& scratch,
                  const std::function<void(std::string_view)>& word);
 

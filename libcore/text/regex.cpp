@@ -14,8 +14,8 @@
 namespace rw {
 namespace {
 
-constexpr uint32_t kMatchLimit = 10'000'000;      // backtracking steps of one search
-constexpr uint32_t kHeapLimit_KiB = 64 * 1024;    // of one search in the interpreter
+constexpr uint32_t kMatchLimit = 10'000'000;    // backtracking steps of one search
+constexpr uint32_t kHeapLimit_KiB = 64 * 1024;  // of one search in the interpreter
 constexpr size_t kJitStackStart_bytes = 32 * 1024;
 constexpr size_t kJitStackMax_bytes = 8 * 1024 * 1024;
 constexpr size_t kPatternMax_bytes = 64 * 1024;
@@ -109,7 +109,8 @@ bool Regex::search(std::string_view text, size_t from, RegexMatch& match, RegexS
   match = {ovector[0], ovector[1]};
   // \K can move the start; an expression that turns around makes no pieces.
   if (match.begin > match.end || match.begin < from) {
-    fail(ErrorKind::input, "regex \"{}\": a match that starts at {} and ends at {}", impl_->pattern, match.begin, match.end);
+    fail(ErrorKind::input, "regex \"{}\": a match that starts at {} and ends at {}", impl_->pattern, match.begin,
+         match.end);
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// Regular expressions of tokenizer files, over PCRE2 (UTF-8, Unicode classes of version 14, JIT where the machine allows it).
-// The dialect is that of the Hugging Face library (Oniguruma's Ruby syntax): see regex_dialect.h.
+// Regular expressions of tokenizer files, over PCRE2 (UTF-8, Unicode classes of version 14, JIT where the machine
+// allows it). The dialect is that of the Hugging Face library (Oniguruma's Ruby syntax): see regex_dialect.h.
 #pragma once
 #include <memory>
 #include <string>

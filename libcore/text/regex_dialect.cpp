@@ -12,28 +12,61 @@
 namespace rw {
 namespace {
 
-// Insides of character classes. Space is White_Space; word is Alphabetic, marks, decimal digits and connectors (UTS #18).
+// Insides of character classes. Space is White_Space; word is Alphabetic, marks, decimal digits and connectors (UTS
+// #18).
 constexpr std::string_view kSpace =
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 
 // POSIX brackets whose members differ.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kBrackets{{
-    {"[:alpha:]", "\\p{Alphabetic}"}, {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"}, {"[:upper:]", "\\p{Uppercase}"},
-    {"[:lower:]", "\\p{Lowercase}"},  {"[:space:]", kSpace},                   {"[:word:]", kWord},
+    {"[:alpha:]", "\\p{Alphabetic}"},
+    {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
+    {"[:upper:]", "\\p{Uppercase}"},
+    {"[:lower:]", "\\p{Lowercase}"},
+    {"[:space:]", kSpace},
+    {"[:word:]", kWord},
 }};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 38> kCategories{{
-    {"letter", "L"},                {"casedletter", "L&"},       {"uppercaseletter", "Lu"},  {"lowercaseletter", "Ll"},
-    {"titlecaseletter", "Lt"},      {"modifierletter", "Lm"},    {"otherletter", "Lo"},      {"mark", "M"},
-    {"nonspacingmark", "Mn"},       {"spacingmark", "Mc"},       {"enclosingmark", "Me"},    {"number", "N"},
-    {"decimalnumber", "Nd"},        {"letternumber", "Nl"},      {"othernumber", "No"},      {"punctuation", "P"},
-    {"punct", "P"},                 {"connectorpunctuation", "Pc"}, {"dashpunctuation", "Pd"}, {"openpunctuation", "Ps"},
-    {"closepunctuation", "Pe"},     {"initialpunctuation", "Pi"}, {"finalpunctuation", "Pf"}, {"otherpunctuation", "Po"},
-    {"symbol", "S"},                {"mathsymbol", "Sm"},        {"currencysymbol", "Sc"},   {"modifiersymbol", "Sk"},
-    {"othersymbol", "So"},          {"separator", "Z"},          {"spaceseparator", "Zs"},   {"lineseparator", "Zl"},
-    {"paragraphseparator", "Zp"},   {"other", "C"},              {"control", "Cc"},          {"format", "Cf"},
-    {"unassigned", "Cn"},           {"privateuse", "Co"},
+    {"letter", "L"},
+    {"casedletter", "L&"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"mark", "M"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"enclosingmark", "Me"},
+    {"number", "N"},
+    {"decimalnumber", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"punctuation", "P"},
+    {"punct", "P"},
+    {"connectorpunctuation", "Pc"},
+    {"dashpunctuation", "Pd"},
+    {"openpunctuation", "Ps"},
+    {"closepunctuation", "Pe"},
+    {"initialpunctuation", "Pi"},
+    {"finalpunctuation", "Pf"},
+    {"otherpunctuation", "Po"},
+    {"symbol", "S"},
+    {"mathsymbol", "Sm"},
+    {"currencysymbol", "Sc"},
+    {"modifiersymbol", "Sk"},
+    {"othersymbol", "So"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"lineseparator", "Zl"},
+    {"paragraphseparator", "Zp"},
+    {"other", "C"},
+    {"control", "Cc"},
+    {"format", "Cf"},
+    {"unassigned", "Cn"},
+    {"privateuse", "Co"},
 }};
 
 std::string word_boundary(bool inside) {
@@ -64,8 +97,14 @@ class Translator {
 
   void step() {
     switch (in_[at_]) {
-      case '\\': atom_ = out_.size(); escape(false); return;
-      case '[': atom_ = out_.size(); character_class(); return;
+      case '\\':
+        atom_ = out_.size();
+        escape(false);
+        return;
+      case '[':
+        atom_ = out_.size();
+        character_class();
+        return;
       case '(': open_group(); return;
       case ')':
         atom_ = groups_.empty() ? out_.size() : groups_.back();
@@ -73,8 +112,13 @@ class Translator {
         copy(1);
         return;
       case '{': braces(); return;
-      case '*': case '+': case '?': copy(1); return;
-      default: atom_ = out_.size(); copy_character(); return;
+      case '*':
+      case '+':
+      case '?': copy(1); return;
+      default:
+        atom_ = out_.size();
+        copy_character();
+        return;
     }
   }
 
@@ -174,8 +218,14 @@ class Translator {
       case 'x':
         if (peek(2) != '{' && peek(2) >= '8') refuse("a byte above 0x7F");
         break;
-      case 'p': case 'P': return property();
-      case 'O': case 'y': case 'Y': case 'C': case 'Q': case 'E': refuse(std::string("\\") + c);
+      case 'p':
+      case 'P': return property();
+      case 'O':
+      case 'y':
+      case 'Y':
+      case 'C':
+      case 'Q':
+      case 'E': refuse(std::string("\\") + c);
       default: break;
     }
     out_ += '\\';
@@ -193,8 +243,10 @@ class Translator {
     for (const char c : name) {
       if (c != ' ' && c != '_' && c != '-') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
-    const auto* known = std::find_if(kCategories.begin(), kCategories.end(), [&](const auto& k) { return k.first == plain; });
-    out_ += fmt::format("{}{}{}}}", in_.substr(at_, 3), has_caret ? "^" : "", known != kCategories.end() ? known->second : name);
+    const auto* known =
+        std::find_if(kCategories.begin(), kCategories.end(), [&](const auto& k) { return k.first == plain; });
+    out_ += fmt::format("{}{}{}}}", in_.substr(at_, 3), has_caret ? "^" : "",
+                        known != kCategories.end() ? known->second : name);
     at_ = close + 1;
   }
 
@@ -209,7 +261,8 @@ class Translator {
         const size_t close = in_.find(":]", at_ + 2);
         if (close == std::string_view::npos) refuse("a class inside a class");
         const std::string_view bracket = in_.substr(at_, close + 2 - at_);
-        const auto* known = std::find_if(kBrackets.begin(), kBrackets.end(), [&](const auto& k) { return k.first == bracket; });
+        const auto* known =
+            std::find_if(kBrackets.begin(), kBrackets.end(), [&](const auto& k) { return k.first == bracket; });
         if (known == kBrackets.end()) {
           copy(bracket.size());
         } else {
@@ -237,7 +290,9 @@ class Translator {
 
 }  // namespace
 
-std::string pcre_pattern(std::string_view pattern, const std::string& where) { return Translator(pattern, where).run(); }
+std::string pcre_pattern(std::string_view pattern, const std::string& where) {
+  return Translator(pattern, where).run();
+}
 
 std::string pcre_literal(std::string_view text) {
   std::string out;

@@ -30,12 +30,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     file = path / "tokenizer.json";
     if (!std::filesystem::exists(file, ignored) && std::filesystem::exists(path / "tokenizer.model", ignored)) {
-      fail(ErrorKind::input, "{}: expected a tokenizer.json, found only a tokenizer.model (SentencePiece), which is not supported",
+      fail(ErrorKind::input,
+           "{}: expected a tokenizer.json, found only a tokenizer.model (SentencePiece), which is not supported",
            path.string());
     }
   }
   if (!std::filesystem::exists(file, ignored)) {
-    fail(ErrorKind::input, "tokenizer {}: no such file; expected \"bytes\", a tokenizer.json or a directory that holds one",
+    fail(ErrorKind::input,
+         "tokenizer {}: no such file; expected \"bytes\", a tokenizer.json or a directory that holds one",
          file.string());
   }
   return parse_tokenizer(read_file(file), file.string());

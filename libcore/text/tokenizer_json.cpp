@@ -60,8 +60,8 @@ struct Node {
     return value->get<bool>();
   }
   int32_t id() const {
-    if (value == nullptr || !value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > kMaxId) ||
-        value->get<int64_t>() < 0) {
+    if (value == nullptr || !value->is_number_integer() ||
+        (value->is_number_unsigned() && value->get<uint64_t>() > kMaxId) || value->get<int64_t>() < 0) {
       refuse(fmt::format("an id from 0 to {}", kMaxId));
     }
     return static_cast<int32_t>(value->get<int64_t>());
@@ -93,7 +93,8 @@ SplitBehavior read_behavior(const Node& node) {
 
 void check_nesting(const Node& node) {
   if (node.depth > 2 * kMaxNesting) {
-    fail(ErrorKind::input, "{}: {:.60}...: expected at most {} sequences inside each other", *node.file, node.path, kMaxNesting);
+    fail(ErrorKind::input, "{}: {:.60}...: expected at most {} sequences inside each other", *node.file, node.path,
+         kMaxNesting);
   }
 }
 
@@ -104,7 +105,8 @@ SplitStep split_by(const char* pattern, SplitBehavior behavior, const Node& node
   return step;
 }
 
-// Appends the steps of a pre-tokenizer; true when the last of them maps bytes to the alphabet, after which none may follow.
+// Appends the steps of a pre-tokenizer; true when the last of them maps bytes to the alphabet, after which none may
+// follow.
 bool read_pre_tokenizer(const Node& node, bool is_mapped, std::vector<SplitStep>& steps) {
   check_nesting(node);
   const std::string type = node.key("type").text();
@@ -182,7 +184,8 @@ std::pair<std::string, std::string> read_merge(const Node& node) {
   }
   const std::string& text = node.text();
   const size_t space = text.find(' ');
-  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) node.refuse("two tokens and one space");
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+    node.refuse("two tokens and one space");
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
@@ -209,7 +212,8 @@ BpeSpec read_model(const Node& model) {
   spec.vocab.reserve(vocab.value->size());
   for (const auto& [token, id] : vocab.value->items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > kMaxId) {
-      Node{&id, vocab.file, fmt::format("{}[{:.60}]", vocab.path, token)}.refuse(fmt::format("an id from 0 to {}", kMaxId));
+      Node{&id, vocab.file, fmt::format("{}[{:.60}]", vocab.path, token)}.refuse(
+          fmt::format("an id from 0 to {}", kMaxId));
     }
     spec.vocab.emplace_back(token, static_cast<int32_t>(id.get<uint64_t>()));
   }
@@ -268,7 +272,8 @@ void read_post_processor(const Node& node, TextTemplate& text) {
       ids->push_back(pair[1].id());
     }
   } else if (type != "ByteLevel") {
-    node.key("type").refuse("a post-processor of ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence");
+    node.key("type").refuse(
+        "a post-processor of ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence");
   }
 }
 
@@ -298,7 +303,8 @@ TokenizerParts read_tokenizer_json(std::string_view json, const std::string& whe
 std::string write_tokenizer_json(const std::vector<std::string>& tokens,
                                  const std::vector<std::pair<std::string, std::string>>& merges) {
   const auto quoted = [](std::string_view text) { return Value(text).dump(); };
-  const std::string byte_level = R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
+  const std::string byte_level =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
   std::string out = fmt::format(R"({{
   "version": "1.0",
   "truncation": null,

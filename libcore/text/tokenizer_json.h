@@ -1,4 +1,5 @@
-// tokenizer.json, the Hugging Face library's file: reading it into plain parts, and writing the byte-level BPEs made here.
+// tokenizer.json, the Hugging Face library's file: reading it into plain parts, and writing the byte-level BPEs made
+// here.
 #pragma once
 #include <cstdint>
 #include <string>

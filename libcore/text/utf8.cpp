@@ -14,7 +14,10 @@ Sequence scan(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(at);
   if (lead < 0x80) return {1, 1};
-  const int length = lead >= 0xC2 && lead <= 0xDF ? 2 : (lead & 0xF0) == 0xE0 ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+  const int length = lead >= 0xC2 && lead <= 0xDF   ? 2
+                     : (lead & 0xF0) == 0xE0        ? 3
+                     : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                    : 0;
   if (length == 0) return {1, 0};
   // Only the second byte's range depends on the lead.
   unsigned low = 0x80, high = 0xBF;

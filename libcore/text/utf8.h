@@ -10,7 +10,8 @@ namespace rw {
 // 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
 int utf8_length(std::string_view text, size_t at);
 bool valid_utf8(std::string_view text);
-// Every maximal subpart of an ill-formed sequence becomes one U+FFFD (Unicode 15, section 3.9; Python's errors="replace").
+// Every maximal subpart of an ill-formed sequence becomes one U+FFFD (Unicode 15, section 3.9; Python's
+// errors="replace").
 std::string replace_invalid_utf8(std::string_view text);
 // The code point at text[at]; the text is valid.
 uint32_t utf8_at(std::string_view text, size_t at);

@@ -26,7 +26,7 @@ TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Comm& dp, A
     : settings_(settings), exec_(exec), dp_(dp), layout_(settings.spec),
       params_(arena.take_n<float>(layout_.total(), MemoryOwner::weights, exec.stream.threads)),
       weights_(layout_, params_, WeightUse::training, exec, arena),
-      decoder_({.spec = settings.spec, .max_rows = settings.micro_batch * settings.seq_len, .max_position = settings.seq_len,
+      decoder_({.spec = settings.spec, .max_rows = settings.micro_batch * settings.seq_len, .max_seqs = settings.micro_batch, .max_position = settings.seq_len,
                 .use = WeightUse::training, .head_rows = kHeadRows},
                exec, arena),
       optimizer_(layout_, settings.adam, arena, exec.stream.threads), sink_(layout_, dp),

@@ -30,7 +30,8 @@ class OneDnn : public Peer {
     for (int i = 0; i < p.copies; ++i) b_.push_back(zeros(d.weights_desc()));
   }
   void run(int copy) override {
-    primitive_.execute(stream_, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_[static_cast<size_t>(copy)]}, {DNNL_ARG_DST, c_}});
+    primitive_.execute(stream_,
+                       {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_[static_cast<size_t>(copy)]}, {DNNL_ARG_DST, c_}});
   }
 
  private:

@@ -8,7 +8,6 @@ over model and loss, DDP over gloo with gradients as bucket views. Prints one JS
 import argparse
 import json
 import math
-import os
 import resource
 import statistics
 import sys
@@ -182,10 +181,10 @@ def train(rank, args):
         step_model = torch.compile(step_model, dynamic=False)
     generator = torch.Generator().manual_seed(1 + rank)
 
-    seconds, losses = [], []
+    seconds, cpu_seconds, losses = [], [], []
     for _ in range(args.warmup + args.steps):
         ids = torch.randint(config.vocab, (args.micro_batch, args.seq_len + 1), generator=generator)
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
             loss = step_model(ids[:, :-1], ids[:, 1:])
         loss.backward()
@@ -194,6 +193,7 @@ def train(rank, args):
         optimizer.zero_grad(set_to_none=args.ranks == 1)
         losses.append(loss.item())
         seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
     if args.ranks > 1:
         slowest = torch.tensor(seconds)
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
@@ -202,6 +202,7 @@ def train(rank, args):
     if rank != 0:
         return
     measured = seconds[args.warmup:]
+    cpu_share = sum(cpu_seconds[args.warmup:]) / (sum(measured) * args.threads)  # well below 1: other programs took the cores
     tokens = args.ranks * args.micro_batch * args.seq_len
     tokens_per_s = tokens / statistics.median(measured)
     flops = flops_per_token(config, args.seq_len)
@@ -210,6 +211,7 @@ def train(rank, args):
         "seq_len": args.seq_len, "micro_batch": args.micro_batch, "tokens_per_s": tokens_per_s,
         "gflop_per_s": {k: v * tokens_per_s * 1e-9 for k, v in flops.items()}, "flops_per_token": flops,
         "step_s": [round(s, 4) for s in measured], "warmup_s": [round(s, 3) for s in seconds[:args.warmup]],
+        "cpu_share": round(cpu_share, 3),
         "loss_first": losses[0], "loss_last": losses[-1], "loss_expected_first": math.log(config.vocab),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "params": sum(p.numel() for p in model.parameters())}), flush=True)

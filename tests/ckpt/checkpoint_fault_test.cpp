@@ -8,7 +8,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <regex>
 #include <thread>
 
 #include "libcore/base/error.h"
@@ -212,8 +211,9 @@ TEST_CASE("damaged checkpoints say which file, what was expected and what was fo
 
   fresh();
   edit(manifest, "\"step\": 1", "\"step\": 2", false);
-  CHECK(std::regex_search(read_error(step),
-                          std::regex("manifest.json: key 'digest': expected [0-9a-f]{16} .*, found [0-9a-f]{16}")));
+  error = read_error(step);
+  CHECK(has(error, "manifest.json: key 'digest': expected "));
+  CHECK(has(error, " for this content, found "));
   fresh();
   edit(manifest, "\"step\": 1", "\"step\": 2", true);
   CHECK(read_error(step).empty());

@@ -53,7 +53,7 @@ void check_content(const TensorSource& source, unsigned seed, size_t salt) {
       source.read(t.name, box, DType::f32, as_f32.data());
       CHECK(as_f32.back() == -3.0f);
       const std::vector<char> f32 = layouts::fill({t.name, DType::f32, t.shape}, box, salt + k);
-      REQUIRE(std::memcmp(as_f32.data(), f32.data(), f32.size()) == 0);
+      if (!f32.empty()) REQUIRE(std::memcmp(as_f32.data(), f32.data(), f32.size()) == 0);
     }
   }
 }

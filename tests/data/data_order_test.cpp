@@ -20,8 +20,15 @@ struct Range {
 TEST_CASE("an epoch visits every sample once, without overlap, inside the range; epochs differ") {
   const Scratch scratch;
   const auto file = counting_file(scratch / "t.h5", 5003);
-  for (const auto& [begin, end, seq_len] : std::vector<Range>{{0, 5003, 7}, {11, 4001, 13}, {100, 117, 8}, {0, 2, 1}, {5, 16, 10},
-                                           {0, 100, 10}, {0, 101, 10}, {3, 5003, 4999}, {0, 5003, 1}}) {
+  for (const auto& [begin, end, seq_len] : std::vector<Range>{{0, 5003, 7},
+                                                              {11, 4001, 13},
+                                                              {100, 117, 8},
+                                                              {0, 2, 1},
+                                                              {5, 16, 10},
+                                                              {0, 100, 10},
+                                                              {0, 101, 10},
+                                                              {3, 5003, 4999},
+                                                              {0, 5003, 1}}) {
     CAPTURE(begin);
     CAPTURE(end);
     CAPTURE(seq_len);
@@ -70,7 +77,8 @@ TEST_CASE("over many epochs the shuffle is fair") {
     for (int64_t i = 0; i < n; ++i) lowest = std::min(lowest, order.place(e * n + i).first_token);
     REQUIRE(lowest <= 10);
     ++slack[static_cast<size_t>(lowest)];
-    for (int64_t i = 0; i < n; ++i) ++count[static_cast<size_t>(i * n + (order.place(e * n + i).first_token - lowest) / 10)];
+    for (int64_t i = 0; i < n; ++i)
+      ++count[static_cast<size_t>(i * n + (order.place(e * n + i).first_token - lowest) / 10)];
   }
   // Five standard deviations of a binomial count.
   const auto near_share = [&](int64_t found, double p) {
@@ -118,8 +126,14 @@ TEST_CASE("each file of a blend runs through epochs of its own") {
 }
 
 TEST_CASE("blend shares: exact in every window, never a whole sample off inside one") {
-  for (const auto& weights : std::vector<std::vector<double>>{{1}, {0.7, 0.3}, {1, 1}, {5, 3, 1, 1, 7}, {0.9999, 0.0001}, {1e9, 2e9, 4e9},
-                                                              std::vector<double>(37, 1.0), {0.5, 0.25, 0.125, 0.0625, 0.0625, 1e-4}}) {
+  for (const auto& weights : std::vector<std::vector<double>>{{1},
+                                                              {0.7, 0.3},
+                                                              {1, 1},
+                                                              {5, 3, 1, 1, 7},
+                                                              {0.9999, 0.0001},
+                                                              {1e9, 2e9, 4e9},
+                                                              std::vector<double>(37, 1.0),
+                                                              {0.5, 0.25, 0.125, 0.0625, 0.0625, 1e-4}}) {
     CAPTURE(weights.size());
     const Blend blend(weights);
     double total = 0;
@@ -130,13 +144,15 @@ TEST_CASE("blend shares: exact in every window, never a whole sample off inside 
       REQUIRE(turn.index == had[static_cast<size_t>(turn.source)]);  // no sample of a file skipped or given twice
       ++had[static_cast<size_t>(turn.source)];
       for (size_t s = 0; s < weights.size(); ++s) {
-        const double share = static_cast<double>(blend.per_window(static_cast<int64_t>(s))) / static_cast<double>(kBlendWindow);
+        const double share =
+            static_cast<double>(blend.per_window(static_cast<int64_t>(s))) / static_cast<double>(kBlendWindow);
         REQUIRE(std::abs(static_cast<double>(had[s]) - share * static_cast<double>(k + 1)) < 1.0);
       }
       if ((k + 1) % kBlendWindow == 0)
         for (size_t s = 0; s < weights.size(); ++s) {
           const double windows = static_cast<double>((k + 1) / kBlendWindow);
-          CHECK(std::abs(static_cast<double>(had[s]) - windows * weights[s] / total * static_cast<double>(kBlendWindow)) < windows);
+          CHECK(std::abs(static_cast<double>(had[s]) -
+                         windows * weights[s] / total * static_cast<double>(kBlendWindow)) < windows);
         }
     }
     const Blend::Turn far = blend.at(kBlendWindow * 1000003 + 17);
@@ -148,7 +164,10 @@ TEST_CASE("blend shares: exact in every window, never a whole sample off inside 
 TEST_CASE("too little text says which file and both numbers") {
   const Scratch scratch;
   const auto file = counting_file(scratch / "t.h5", 50);
-  CHECK(contains(error_of([&] { DataOrder({{file, 0, 50}}, 50, 0); }), "t.h5: expected at least seq-len + 1 = 51 tokens to train on, found 50"));
+  CHECK(contains(error_of([&] {
+                   DataOrder({{file, 0, 50}}, 50, 0);
+                 }),
+                 "t.h5: expected at least seq-len + 1 = 51 tokens to train on, found 50"));
   CHECK(error_of([&] { DataOrder({{file, 0, 50}}, 49, 0); }).empty());
   CHECK(contains(error_of([&] { DataSpan(file, 49, 50, 4); }), "found 1"));
   CHECK_THROWS_AS(DataOrder({{file, 0, 51}}, 4, 0), CheckFailed);
@@ -157,7 +176,8 @@ TEST_CASE("too little text says which file and both numbers") {
 TEST_CASE("validation reads every target once, in order, and masks the tail") {
   const Scratch scratch;
   const auto file = counting_file(scratch / "t.h5", 100);
-  for (const auto& [begin, end, seq_len] : std::vector<Range>{{0, 100, 7}, {3, 99, 1}, {10, 31, 10}, {10, 30, 10}, {98, 100, 64}}) {
+  for (const auto& [begin, end, seq_len] :
+       std::vector<Range>{{0, 100, 7}, {3, 99, 1}, {10, 31, 10}, {10, 30, 10}, {98, 100, 64}}) {
     const DataSpan span(file, begin, end, seq_len);
     int64_t next = begin;
     for (int64_t s = 0; s < span.n_samples(); ++s) {

@@ -24,7 +24,8 @@ TEST_CASE("exact duplicates are counted, with the first pairs in document order"
   CHECK(report.first_pairs[1].document == 6);
   CHECK(report.first_pairs[1].earlier == 1);
   CHECK(report.token_share() == doctest::Approx(200'007.0 / static_cast<double>(file.n_tokens())).epsilon(1e-12));
-  CHECK(duplicates_text(report) == "3 of 10 documents are exact copies of earlier ones (33.3 % of the tokens): 3 = 0, 6 = 1, ...");
+  CHECK(duplicates_text(report) ==
+        "3 of 10 documents are exact copies of earlier ones (33.3 % of the tokens): 3 = 0, 6 = 1, ...");
   CHECK(find_duplicates(file, 0).first_pairs.empty());
   CHECK(find_duplicates(file, 9).first_pairs.size() == 3);
 }

@@ -25,8 +25,29 @@ PrepareReport quiet(const PrepareSpec& spec) {
 
 // English-like text with punctuation, digits, runs of blanks and lines, and characters of two, three and four bytes.
 std::string varied_text(size_t bytes) {
-  const std::vector<std::string> parts = {"the",  "Word",  "don't", "12345", " ",    "  ",  "\n",     "\n\n",  "\r\n", ".", ", ", "!?", "\t", "caf\xc3\xa9",
-                                          "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x99\x82", "x",     "ing", " and", " of",   "e\xcc\x81", "\xc2\xa0", ":\n"};
+  const std::vector<std::string> parts = {"the",
+                                          "Word",
+                                          "don't",
+                                          "12345",
+                                          " ",
+                                          "  ",
+                                          "\n",
+                                          "\n\n",
+                                          "\r\n",
+                                          ".",
+                                          ", ",
+                                          "!?",
+                                          "\t",
+                                          "caf\xc3\xa9",
+                                          "\xe4\xbd\xa0\xe5\xa5\xbd",
+                                          "\xf0\x9f\x99\x82",
+                                          "x",
+                                          "ing",
+                                          " and",
+                                          " of",
+                                          "e\xcc\x81",
+                                          "\xc2\xa0",
+                                          ":\n"};
   std::string text;
   uint64_t state = 77;
   while (text.size() < bytes) {
@@ -40,7 +61,8 @@ std::string varied_text(size_t bytes) {
 
 TEST_CASE("bytes: ids are the bytes, an end-of-text id after every document") {
   const Scratch scratch;
-  const std::string a = scratch.write("a.txt", "Hi\n\xff"), b = scratch.write("b.jsonl", "{\"text\":\"\xc3\xa9\"}\n{\"text\":\"\"}\n{\"text\":\"z\"}\n");
+  const std::string a = scratch.write("a.txt", "Hi\n\xff"),
+                    b = scratch.write("b.jsonl", "{\"text\":\"\xc3\xa9\"}\n{\"text\":\"\"}\n{\"text\":\"z\"}\n");
   const PrepareReport report = quiet({.input = {a, b}, .output = scratch / "t.h5", .tokenizer = "bytes"});
   const TokenFile file(scratch / "t.h5");
   CHECK(tokens_of(file) == std::vector<int32_t>{'H', 'i', '\n', 255, 256, 0xc3, 0xa9, 256, 'z', 256});
@@ -67,7 +89,8 @@ TEST_CASE("a text in pieces, on any number of threads, has the ids of the whole"
   CHECK(learned.tokenizer_file == (scratch / "t.tokenizer.json").string());
   // The same vocabulary behind the pattern of Llama 3, which takes white space and line ends in another way.
   std::string llama = read_file(learned.tokenizer_file);
-  const std::string gpt2_rule = R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
+  const std::string gpt2_rule =
+      R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
   const std::string llama_rule =
       R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false}, {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})";
   REQUIRE(contains(llama, gpt2_rule));
@@ -82,9 +105,14 @@ TEST_CASE("a text in pieces, on any number of threads, has the ids of the whole"
     REQUIRE(*std::max_element(expected.begin(), expected.end()) > 300);
     expected.push_back(whole->end_of_text());
     wholes.push_back(expected);
-    for (const auto& [threads, piece] : std::vector<std::pair<int64_t, int64_t>>{{1, 200}, {3, 200}, {2, 1999}, {3, 20'000}, {1, 1 << 20}}) {
+    for (const auto& [threads, piece] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 200}, {3, 200}, {2, 1999}, {3, 20'000}, {1, 1 << 20}}) {
       CAPTURE(piece);
-      quiet({.input = {path}, .output = scratch / "u.h5", .tokenizer = tokenizer, .threads = threads, .piece_bytes = piece});
+      quiet({.input = {path},
+             .output = scratch / "u.h5",
+             .tokenizer = tokenizer,
+             .threads = threads,
+             .piece_bytes = piece});
       const TokenFile file(scratch / "u.h5");
       CHECK(file.n_documents() == 1);
       CHECK(tokens_of(file) == expected);
@@ -98,9 +126,11 @@ TEST_CASE("a text in pieces, on any number of threads, has the ids of the whole"
 TEST_CASE("a learned tokenizer does not depend on where the text comes from or how it is cut") {
   const Scratch scratch;
   const std::string path = scratch.write("a.txt", varied_text(50'000));
-  const PrepareReport from_file = quiet({.input = {path}, .output = scratch / "a.h5", .train_bpe = 350, .piece_bytes = 777});
+  const PrepareReport from_file =
+      quiet({.input = {path}, .output = scratch / "a.h5", .train_bpe = 350, .piece_bytes = 777});
   const int fd = open(path.c_str(), O_RDONLY);
-  const PrepareReport from_stdin = quiet({.input = {"-"}, .output = scratch / "b.h5", .train_bpe = 350, .stdin_descriptor = fd});
+  const PrepareReport from_stdin =
+      quiet({.input = {"-"}, .output = scratch / "b.h5", .train_bpe = 350, .stdin_descriptor = fd});
   close(fd);
   CHECK(from_file.fingerprint == from_stdin.fingerprint);
   CHECK(from_file.tokenizer == from_stdin.tokenizer);
@@ -117,7 +147,8 @@ TEST_CASE("--train-bpe-bytes learns from a part, taken from all over") {
   while (text.size() < 300'000) text += "abcab\n";
   while (text.size() < 600'000) text += "vwxyz\n";
   const std::string path = scratch.write("a.txt", text);
-  PrepareSpec spec{.input = {path}, .output = scratch / "a.h5", .train_bpe = 265, .train_bpe_bytes = 70'000, .piece_bytes = 20'000};
+  PrepareSpec spec{
+      .input = {path}, .output = scratch / "a.h5", .train_bpe = 265, .train_bpe_bytes = 70'000, .piece_bytes = 20'000};
   quiet(spec);
   const auto tokenizer = load_tokenizer(scratch / "a.tokenizer.json");
   std::vector<int32_t> ids;
@@ -147,12 +178,13 @@ TEST_CASE("progress comes by, and grows") {
   const std::string path = scratch.write("a.txt", varied_text(100'000));
   std::vector<std::string> phases;
   int64_t last = 0;
-  prepare({.input = {path}, .output = scratch / "a.h5", .train_bpe = 300, .piece_bytes = 10'000}, [&](const PrepareProgress& p) {
-    if (phases.empty() || phases.back() != p.phase) phases.push_back(p.phase), last = 0;
-    if (p.bytes_done > 0) CHECK(p.bytes_done >= last);
-    last = p.bytes_done;
-    if (p.bytes_total >= 0) CHECK(p.bytes_done <= p.bytes_total);
-  });
+  prepare({.input = {path}, .output = scratch / "a.h5", .train_bpe = 300, .piece_bytes = 10'000},
+          [&](const PrepareProgress& p) {
+            if (phases.empty() || phases.back() != p.phase) phases.push_back(p.phase), last = 0;
+            if (p.bytes_done > 0) CHECK(p.bytes_done >= last);
+            last = p.bytes_done;
+            if (p.bytes_total >= 0) CHECK(p.bytes_done <= p.bytes_total);
+          });
   CHECK(phases == std::vector<std::string>{"counting words", "learning merges", "encoding", "writing"});
 }
 
@@ -166,12 +198,14 @@ TEST_CASE("bad requests and bad input leave what was there") {
   CHECK(contains(error({.input = {good}, .tokenizer = "bytes"}), "2 --output"));
   CHECK(contains(error({.input = {good}, .output = output}), "found neither"));
   CHECK(contains(error({.input = {good}, .output = output, .tokenizer = "bytes", .train_bpe = 300}), "found both"));
-  CHECK(contains(error({.input = {good}, .output = scratch / "no/t.h5", .tokenizer = "bytes"}), "folder does not exist"));
+  CHECK(
+      contains(error({.input = {good}, .output = scratch / "no/t.h5", .tokenizer = "bytes"}), "folder does not exist"));
   CHECK(contains(error({.input = {good}, .output = scratch.path, .tokenizer = "bytes"}), "found a directory"));
   CHECK(contains(error({.input = {good}, .output = good, .tokenizer = "bytes"}), "is also an input"));
   CHECK(contains(error({.input = {scratch / "no.txt"}, .output = output, .tokenizer = "bytes"}), "no.txt"));
   CHECK(contains(error({.input = {good}, .output = output, .tokenizer = scratch / "no.json"}), "no.json"));
-  CHECK(contains(error({.input = {scratch.write("empty.txt", "")}, .output = output, .tokenizer = "bytes"}), "the corpus is empty"));
+  CHECK(contains(error({.input = {scratch.write("empty.txt", "")}, .output = output, .tokenizer = "bytes"}),
+                 "the corpus is empty"));
   const std::string bad = scratch.write("b.jsonl", "{\"text\":\"fine\"}\n{\"text\":}\n");
   CHECK(contains(error({.input = {good, bad}, .output = output, .tokenizer = "bytes"}), "b.jsonl:2"));
   CHECK(read_file(output) == before);

@@ -33,7 +33,8 @@ struct Scratch {
   }
 };
 
-inline void write_tokens(const std::filesystem::path& file, int64_t vocab, const std::vector<std::vector<int32_t>>& documents) {
+inline void write_tokens(const std::filesystem::path& file, int64_t vocab,
+                         const std::vector<std::vector<int32_t>>& documents) {
   rw::TokenFileWriter writer(file, vocab, "{\"a\": \"tokenizer\"}", "bpe-0123456789abcdef");
   for (const auto& d : documents) writer.add_document(d, static_cast<int64_t>(d.size()) * 3);
   writer.finish();

@@ -208,12 +208,14 @@ TEST_CASE("damage is found at the door, with key, expected and found") {
   CHECK(contains(forged([](TokenFacts& f) { f.n_tokens = int64_t{1} << 40; }), "truncated"));
   CHECK(contains(forged([](TokenFacts& f) { f.n_documents = 0; }), "n_documents"));
   CHECK(contains(forged([](TokenFacts& f) { f.n_documents = INT64_MAX; }), "n_documents"));
-  CHECK(contains(forged([](TokenFacts& f) { f.token_type = "f32"; }), "token_type: expected u16 or i32, found \"f32\""));
+  CHECK(
+      contains(forged([](TokenFacts& f) { f.token_type = "f32"; }), "token_type: expected u16 or i32, found \"f32\""));
   CHECK(contains(forged([](TokenFacts& f) { f.max_token = 1000; }), "max_token: expected 0 to 999, found 1000"));
   CHECK(contains(forged([](TokenFacts& f) { f.vocab_size = 65537; }), "vocab_size"));
   CHECK(contains(forged([](TokenFacts& f) { f.tokens_at = -4096; }), "tokens_at"));
   CHECK(contains(forged([](TokenFacts& f) { f.tokens_at += 1; }), "tokens_at: expected a multiple of 2"));
-  CHECK(contains(forged([](TokenFacts& f) { f.document_offsets_at += 4; }), "document_offsets_at: expected a multiple of 8"));
+  CHECK(contains(forged([](TokenFacts& f) { f.document_offsets_at += 4; }),
+                 "document_offsets_at: expected a multiple of 8"));
   CHECK(contains(forged([](TokenFacts& f) { f.tokenizer_json_bytes = INT64_MAX; }), "tokenizer_json_at"));
   CHECK(contains(forged([](TokenFacts& f) { f.fingerprint = "xyz"; }), "fingerprint: expected 32 hex digits"));
   CHECK(contains(forged([](TokenFacts& f) { f.tokens_at = INT64_MAX - 7; }), "tokens_at"));
@@ -230,8 +232,10 @@ TEST_CASE("damage is found at the door, with key, expected and found") {
     return open_error(path);
   };
   CHECK(contains(offset_poked(0, three), "document_offsets[0]: expected 0, found 3"));
-  CHECK(contains(offset_poked(1, minus), "document_offsets[1]: expected 0 (the offset before it) to 5 (n_tokens), found -1"));
-  CHECK(contains(offset_poked(1, big), "document_offsets[1]: expected 0 (the offset before it) to 5 (n_tokens), found 6"));
+  CHECK(contains(offset_poked(1, minus),
+                 "document_offsets[1]: expected 0 (the offset before it) to 5 (n_tokens), found -1"));
+  CHECK(contains(offset_poked(1, big),
+                 "document_offsets[1]: expected 0 (the offset before it) to 5 (n_tokens), found 6"));
   CHECK(contains(offset_poked(2, three), "document_offsets[2] (the last): expected n_tokens = 5, found 3"));
   CHECK(contains(offset_poked(1, five), "document_offsets: damaged: expected digest"));
   fresh();

@@ -1,4 +1,5 @@
-// Any bytes as a tokenizer.json: it parses or is refused with an Error; one that parses encodes and decodes a little text.
+// Any bytes as a tokenizer.json: it parses or is refused with an Error; one that parses encodes and decodes a little
+// text.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -46,7 +46,8 @@ enum class Packed : uint8_t { no, yes };
 // g without its workspace and packed B, which are made here; returns whether all canaries lived.
 inline bool run_gemm(const PanelKernel& kernel, Gemm g, Packed packed, int threads) {
   const Stream stream{threads};
-  const GemmPack pack{.packed = nullptr, .b = g.b, .n = g.n, .k = g.k, .ldb = g.ldb, .b_trans = g.b_trans, .src_t = g.t, .t = g.t};
+  const GemmPack pack{
+      .packed = nullptr, .b = g.b, .n = g.n, .k = g.k, .ldb = g.ldb, .b_trans = g.b_trans, .src_t = g.t, .t = g.t};
   Aligned b(packed == Packed::yes ? panels_packed_bytes(kernel, pack) : 0);
   if (packed == Packed::yes) {
     GemmPack into = pack;

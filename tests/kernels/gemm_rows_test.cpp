@@ -21,7 +21,8 @@ void check_law(const GemmBackend& backend, DType t, int64_t n, int64_t k) {
       Gemm part = g;
       part.m = m;
       const Array got = product(backend.kernel, a, b, part, threads);
-      INFO(backend.name << " " << std::string(dtype_name(t)) << " n " << n << " k " << k << " m " << m << " threads " << threads);
+      INFO(backend.name << " " << std::string(dtype_name(t)) << " n " << n << " k " << k << " m " << m << " threads "
+                        << threads);
       const int64_t rows = std::min<int64_t>(m, 512);
       CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(rows * n * 4)) == 0);
     }

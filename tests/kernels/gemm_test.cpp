@@ -25,14 +25,32 @@ struct Operands {
 Operands make(const Case& q, double range) {
   const bool at = q.a_trans == Trans::yes, bt = q.b_trans == Trans::yes;
   const int64_t lda = (at ? q.m : q.k) + q.pad, ldb = (bt ? q.k : q.n) + q.pad, ldc = q.n + q.pad;
-  return {Array(q.t, (at ? q.k : q.m) * lda, 1, range), Array(q.t, (bt ? q.n : q.k) * ldb, 2, range),
-          Array(q.ct, q.m * ldc, 3, range), Array(DType::f32, q.n, 4, range), lda, ldb, ldc};
+  return {Array(q.t, (at ? q.k : q.m) * lda, 1, range),
+          Array(q.t, (bt ? q.n : q.k) * ldb, 2, range),
+          Array(q.ct, q.m * ldc, 3, range),
+          Array(DType::f32, q.n, 4, range),
+          lda,
+          ldb,
+          ldc};
 }
 
 bool run(const PanelKernel& kernel, const Case& q, Operands& o) {
-  return run_gemm(kernel, {.c = o.c.data(), .a = o.a.data(), .b = o.b.data(), .bias = q.bias ? o.bias.f32() : nullptr,
-                      .m = q.m, .n = q.n, .k = q.k, .lda = o.lda, .ldb = o.ldb, .ldc = o.ldc,
-                      .a_trans = q.a_trans, .b_trans = q.b_trans, .t = q.t, .ct = q.ct, .write = q.write},
+  return run_gemm(kernel,
+                  {.c = o.c.data(),
+                   .a = o.a.data(),
+                   .b = o.b.data(),
+                   .bias = q.bias ? o.bias.f32() : nullptr,
+                   .m = q.m,
+                   .n = q.n,
+                   .k = q.k,
+                   .lda = o.lda,
+                   .ldb = o.ldb,
+                   .ldc = o.ldc,
+                   .a_trans = q.a_trans,
+                   .b_trans = q.b_trans,
+                   .t = q.t,
+                   .ct = q.ct,
+                   .write = q.write},
                   q.packed, q.threads);
 }
 
@@ -41,8 +59,8 @@ bool run(const PanelKernel& kernel, const Case& q, Operands& o) {
 void check_case(const GemmBackend& backend, const Case& q, double range, double (*round)(double)) {
   INFO(backend.name << " (" << q.m << "," << q.n << "," << q.k << ") pad " << q.pad << " trans " << int(q.a_trans)
                     << int(q.b_trans) << " " << std::string(dtype_name(q.t)) << "->" << std::string(dtype_name(q.ct))
-                    << " accumulate " << int(q.write) << " bias " << q.bias << " packed " << int(q.packed) << " threads "
-                    << q.threads);
+                    << " accumulate " << int(q.write) << " bias " << q.bias << " packed " << int(q.packed)
+                    << " threads " << q.threads);
   Operands o = make(q, range);
   for (Array* x : {&o.a, &o.b, &o.c, &o.bias}) {
     for (int64_t i = 0; i < x->size(); ++i) x->set(i, round((*x)[i]));
@@ -87,9 +105,17 @@ TEST_CASE("gemm: all layouts and odd sizes equal the naive sum") {
           for (Packed packed : {Packed::no, Packed::yes}) {
             const Write write = type[1] == DType::f32 && turn % 3 == 0 ? Write::accumulate : Write::overwrite;
             check_case(backend,
-                       {.m = s[0], .n = s[1], .k = s[2], .pad = turn % 2 ? 3 : 0,
-                        .a_trans = layout & 1 ? Trans::yes : Trans::no, .b_trans = layout & 2 ? Trans::yes : Trans::no,
-                        .t = type[0], .ct = type[1], .write = write, .bias = turn % 5 < 2, .packed = packed,
+                       {.m = s[0],
+                        .n = s[1],
+                        .k = s[2],
+                        .pad = turn % 2 ? 3 : 0,
+                        .a_trans = layout & 1 ? Trans::yes : Trans::no,
+                        .b_trans = layout & 2 ? Trans::yes : Trans::no,
+                        .t = type[0],
+                        .ct = type[1],
+                        .write = write,
+                        .bias = turn % 5 < 2,
+                        .packed = packed,
                         .threads = 1 + turn % 3},
                        1, as_is);
           }
@@ -105,8 +131,26 @@ TEST_CASE("gemm: whole numbers are exact across the cache blocks") {
   for (const auto& type : kTypes) {
     for (const GemmBackend& backend : gemm_backends(type[0])) {
       for (Packed packed : {Packed::no, Packed::yes}) {
-        check_case(backend, {.m = 301, .n = 323, .k = 1111, .b_trans = Trans::yes, .t = type[0], .ct = type[1], .packed = packed, .threads = 2}, 8, std::round);
-        check_case(backend, {.m = 67, .n = 643, .k = 1200, .a_trans = Trans::yes, .t = type[0], .ct = type[1], .packed = packed, .threads = 3}, 8, std::round);
+        check_case(backend,
+                   {.m = 301,
+                    .n = 323,
+                    .k = 1111,
+                    .b_trans = Trans::yes,
+                    .t = type[0],
+                    .ct = type[1],
+                    .packed = packed,
+                    .threads = 2},
+                   8, std::round);
+        check_case(backend,
+                   {.m = 67,
+                    .n = 643,
+                    .k = 1200,
+                    .a_trans = Trans::yes,
+                    .t = type[0],
+                    .ct = type[1],
+                    .packed = packed,
+                    .threads = 3},
+                   8, std::round);
       }
     }
   }
@@ -117,7 +161,15 @@ TEST_CASE("gemm: the empty sum is the bias, and nothing is no error") {
     for (const GemmBackend& backend : gemm_backends(type[0])) {
       for (Packed packed : {Packed::no, Packed::yes}) {
         for (bool bias : {false, true}) {
-          Case q{.m = 5, .n = 19, .k = 0, .pad = 2, .t = type[0], .ct = type[1], .bias = bias, .packed = packed, .threads = 2};
+          Case q{.m = 5,
+                 .n = 19,
+                 .k = 0,
+                 .pad = 2,
+                 .t = type[0],
+                 .ct = type[1],
+                 .bias = bias,
+                 .packed = packed,
+                 .threads = 2};
           check_case(backend, q, 1, as_is);
           if (q.ct == DType::f32) {
             q.write = Write::accumulate;
@@ -138,7 +190,14 @@ TEST_CASE("gemm_pack: f32 converted while packing equals bf16 packed") {
       const int64_t n = 77, k = 131, ld = (trans == Trans::yes ? k : n) + 1, rows = trans == Trans::yes ? n : k;
       Array wide(DType::f32, rows * ld, 5), narrow(DType::bf16, rows * ld);
       for (int64_t i = 0; i < wide.size(); ++i) narrow.set(i, wide[i]);
-      GemmPack g{.packed = nullptr, .b = wide.data(), .n = n, .k = k, .ldb = ld, .b_trans = trans, .src_t = DType::f32, .t = DType::bf16};
+      GemmPack g{.packed = nullptr,
+                 .b = wide.data(),
+                 .n = n,
+                 .k = k,
+                 .ldb = ld,
+                 .b_trans = trans,
+                 .src_t = DType::f32,
+                 .t = DType::bf16};
       const int64_t bytes = panels_packed_bytes(backend.kernel, g);
       Aligned x(bytes), y(bytes);
       g.packed = x.data();

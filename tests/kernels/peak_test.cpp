@@ -26,7 +26,9 @@ TEST_CASE("measure_peak_flops: a plausible rate and the instruction that reached
   }
 }
 
-TEST_CASE("measure_peak_flops: the name may be omitted") { CHECK(measure_peak_flops(DType::f32, Stream{1}, 0.01, nullptr) > 0); }
+TEST_CASE("measure_peak_flops: the name may be omitted") {
+  CHECK(measure_peak_flops(DType::f32, Stream{1}, 0.01, nullptr) > 0);
+}
 
 }  // namespace
 }  // namespace rw

@@ -38,7 +38,7 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
   ResidentWeights weights(layout, masters, WeightUse::training, exec, arena);
   weights.refresh(exec);
   const int64_t rows = g.batch * g.seq_len;
-  Decoder decoder({.spec = g.spec, .max_rows = rows, .max_position = g.seq_len, .use = WeightUse::training, .head_rows = head_rows}, exec, arena);
+  Decoder decoder({.spec = g.spec, .max_rows = rows, .max_seqs = g.batch, .max_position = g.seq_len, .use = WeightUse::training, .head_rows = head_rows}, exec, arena);
   std::vector<int32_t> pos, cu, picked(1);
   for (int64_t b = 0; b <= g.batch; ++b) cu.push_back(static_cast<int32_t>(b * g.seq_len));
   for (int64_t r = 0; r < rows; ++r) pos.push_back(static_cast<int32_t>(r % g.seq_len));

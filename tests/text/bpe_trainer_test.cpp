@@ -15,7 +15,8 @@ namespace {
 // Learns from the strings of gpt2.jsonl, as the reference trainer did.
 std::string learn(int64_t vocab_size) {
   BpeTrainer trainer(vocab_size);
-  for (const std::string& line : test::golden_lines("gpt2.jsonl")) trainer.add(Value::parse(line).at(0).get<std::string>());
+  for (const std::string& line : test::golden_lines("gpt2.jsonl"))
+    trainer.add(Value::parse(line).at(0).get<std::string>());
   return trainer.finish();
 }
 

@@ -40,7 +40,8 @@ TEST_CASE("bytes: its tokenizer.json read as a BPE gives the same ids") {
   const auto bpe = parse_tokenizer(bytes->json() + " ", "a byte longer, so that it is not recognized");
   CHECK(bpe->identity() != "bytes");
   CHECK(parse_tokenizer(bytes->json(), "as written")->identity() == "bytes");
-  for (const std::string text : {"", "hello <|endoftext|>\n", "\xE6\x9D\xB1\xE4\xBA\xAC \xF0\x9F\x98\x80", "it's 42\t\t"}) {
+  for (const std::string text :
+       {"", "hello <|endoftext|>\n", "\xE6\x9D\xB1\xE4\xBA\xAC \xF0\x9F\x98\x80", "it's 42\t\t"}) {
     std::vector<int32_t> a, b;
     bytes->encode(text, a);
     bpe->encode(text, b);
@@ -54,7 +55,8 @@ TEST_CASE("the byte alphabet is GPT-2's") {
   uint32_t next = 0x100;
   std::set<uint32_t> seen;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const bool prints = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+    const bool prints =
+        (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
     CHECK(byte_character(static_cast<uint8_t>(byte)) == (prints ? byte : next++));
     seen.insert(byte_character(static_cast<uint8_t>(byte)));
   }
@@ -68,11 +70,25 @@ TEST_CASE("the byte alphabet is GPT-2's") {
 
 TEST_CASE("invalid UTF-8: one U+FFFD a maximal subpart, as Python's errors=\"replace\"") {
   const std::string r = "\xEF\xBF\xBD";
-  const std::pair<std::string, std::string> cases[] = {  // right: what Python 3 gives
-      {"", ""}, {"abc", "abc"}, {"\x80", r}, {"\xFF\xFE", r + r}, {"\xC0\x80", r + r}, {"\xC3", r}, {"\xC3(", r + "("},
-      {"\xE2\x82", r}, {"\xE2\x82x", r + "x"}, {"\xE0\x80\x80", r + r + r}, {"\xED\xA0\x80", r + r + r},
-      {"\xF0\x9F\x98", r}, {"\xF0\x9F\x98z", r + "z"}, {"\xF0\x80\x80\x80", r + r + r + r}, {"\xF4\x90\x80\x80", r + r + r + r},
-      {"\xF5\x80", r + r}, {"\xF0\x9F\xE2\x82\xAC", r + "\xE2\x82\xAC"}, {"12345678\xC3\xA9\xC3", "12345678\xC3\xA9" + r}};
+  const std::pair<std::string, std::string> cases[] = {// right: what Python 3 gives
+                                                       {"", ""},
+                                                       {"abc", "abc"},
+                                                       {"\x80", r},
+                                                       {"\xFF\xFE", r + r},
+                                                       {"\xC0\x80", r + r},
+                                                       {"\xC3", r},
+                                                       {"\xC3(", r + "("},
+                                                       {"\xE2\x82", r},
+                                                       {"\xE2\x82x", r + "x"},
+                                                       {"\xE0\x80\x80", r + r + r},
+                                                       {"\xED\xA0\x80", r + r + r},
+                                                       {"\xF0\x9F\x98", r},
+                                                       {"\xF0\x9F\x98z", r + "z"},
+                                                       {"\xF0\x80\x80\x80", r + r + r + r},
+                                                       {"\xF4\x90\x80\x80", r + r + r + r},
+                                                       {"\xF5\x80", r + r},
+                                                       {"\xF0\x9F\xE2\x82\xAC", r + "\xE2\x82\xAC"},
+                                                       {"12345678\xC3\xA9\xC3", "12345678\xC3\xA9" + r}};
   for (const auto& [bytes, expected] : cases) {
     CAPTURE(bytes);
     CHECK(replace_invalid_utf8(bytes) == expected);

@@ -30,7 +30,8 @@ std::vector<Case> read_cases(const std::string& kind) {
   return cases;
 }
 
-std::vector<int32_t> encode(const Tokenizer& t, std::string_view text, Tokenizer::Specials how = Tokenizer::Specials::match) {
+std::vector<int32_t> encode(const Tokenizer& t, std::string_view text,
+                            Tokenizer::Specials how = Tokenizer::Specials::match) {
   std::vector<int32_t> ids;
   t.encode(text, ids, how);
   return ids;

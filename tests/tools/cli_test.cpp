@@ -97,7 +97,8 @@ TEST_CASE("flags set fields; nothing keeps the defaults") {
   CHECK(none.steps == 100);
   CHECK(none.overlap);
   CHECK(none.prompt == "hello");
-  const Spec s = parsed({"--steps", "7", "--lr=1e-3", "--bytes", "64Ki", "--out", "runs/x", "--precision=bf16", "--json"});
+  const Spec s =
+      parsed({"--steps", "7", "--lr=1e-3", "--bytes", "64Ki", "--out", "runs/x", "--precision=bf16", "--json"});
   CHECK(s.steps == 7);
   CHECK(s.lr == 1e-3);
   CHECK(s.bytes == 65536);
@@ -136,7 +137,8 @@ TEST_CASE("values that parsers like to misread") {
   CHECK(parsed({"--prompt", ""}).prompt.empty());
   CHECK(parsed({"--prompt=", "--steps", "5"}).prompt.empty());
   CHECK(parsed({"--prompt=", "--steps", "5"}).steps == 5);
-  for (const char* text : {"[INST] a, b [/INST]", "[a,b]", "a,b", "--not-a-flag", "-x", "{}", "a=b", "'quoted'", "\"q\"", "%%", "line\nline", "\xc3\xa9", "-", "[]"}) {
+  for (const char* text : {"[INST] a, b [/INST]", "[a,b]", "a,b", "--not-a-flag", "-x", "{}", "a=b", "'quoted'",
+                           "\"q\"", "%%", "line\nline", "\xc3\xa9", "-", "[]"}) {
     CAPTURE(text);
     CHECK(parsed({"--prompt", text}).prompt == text);
     CHECK(parsed({(std::string("--prompt=") + text).c_str()}).prompt == text);
@@ -145,8 +147,8 @@ TEST_CASE("values that parsers like to misread") {
 }
 
 TEST_CASE("wrong use exits 2 and says what to do") {
-  CHECK(contains(error_of({"--stps", "5"}), "2 tool sub: unknown flag --stps; did you mean --steps?"));
-  CHECK(contains(error_of({"--zzzzzzzzzzz"}), "unknown flag --zzzzzzzzzzz; see --help"));
+  CHECK(contains(error_of({"--stps", "5"}), "2 unknown flag --stps; did you mean --steps?"));
+  CHECK(contains(error_of({"--zzzzzzzzzzz"}), "unknown flag --zzzzzzzzzzz; see tool sub --help"));
   CHECK(contains(error_of({"-q"}), "unknown flag -q"));
   CHECK(contains(error_of({"--steps", "many"}), "2 --steps: "));
   CHECK(contains(error_of({"--steps", "-3"}), "--steps"));
@@ -158,13 +160,14 @@ TEST_CASE("wrong use exits 2 and says what to do") {
   CommandLine line = line_of(spec);
   line.positional = {};
   line.required = {"out"};
-  CHECK_THROWS_WITH_AS(parse(line, {"stray"}), "tool sub: unexpected argument \"stray\"; see --help", Error);
-  CHECK_THROWS_WITH_AS(parse(line, {}), "tool sub: --out is needed (folder); see --help", Error);
+  CHECK_THROWS_WITH_AS(parse(line, {"stray"}), "unexpected argument \"stray\"; see tool sub --help", Error);
+  CHECK_THROWS_WITH_AS(parse(line, {}), "--out is needed (folder); see tool sub --help", Error);
   CHECK_FALSE(parse(line, {"--out", "x"}).has_value());
 }
 
 TEST_CASE("files: later wins, flags win, wherever they stand") {
-  const File a("steps = 1\nlr = 0.5\ndata = [\"x\", \"y\"]\n[plan]\nanything = 1\n"), b("steps = 2\n"), bad("stepz = 2\n");
+  const File a("steps = 1\nlr = 0.5\ndata = [\"x\", \"y\"]\n[plan]\nanything = 1\n"), b("steps = 2\n"),
+      bad("stepz = 2\n");
   Spec s;
   CommandLine line = line_of(s);
   line.skip_tables = {"plan"};
@@ -182,7 +185,10 @@ TEST_CASE("files: later wins, flags win, wherever they stand") {
 TEST_CASE("--print-config gives TOML that reads back to the same values") {
   Spec s;
   std::optional<int> code;
-  const std::string toml = output_of([&] { code = parse(line_of(s), {"--print-config", "--steps", "5", "--prompt", "a \"b\"\n", "--data", "x", "--no-overlap"}); });
+  const std::string toml = output_of([&] {
+    code =
+        parse(line_of(s), {"--print-config", "--steps", "5", "--prompt", "a \"b\"\n", "--data", "x", "--no-overlap"});
+  });
   CHECK(code == 0);
   const File file(toml);
   const Spec again = parsed({"--config", file.path.c_str()});
@@ -200,7 +206,8 @@ TEST_CASE("--help lists every field under its group, with choices and default") 
   const std::string help = output_of([&] { code = parse(line, {"--help"}); });
   CHECK(code == 0);
   for (const Field& f : line.fields) CHECK(contains(help, "--" + f.name));
-  for (const char* part : {"Does things.", "Training", "how many [100]", "of compute (f32, bf16) [f32]", "[on; --no-overlap turns it off]", "More words.", "--config", "--print-config"}) {
+  for (const char* part : {"Does things.", "Training", "how many [100]", "of compute (f32, bf16) [f32]",
+                           "[on; --no-overlap turns it off]", "More words.", "--config", "--print-config"}) {
     CAPTURE(part);
     CHECK(contains(help, part));
   }
