@@ -36,7 +36,7 @@ class Comm {
   virtual std::vector<std::string> hosts() const = 0;  // (size) host name of each rank
 
   // Collective: all ranks ask for the same number of bytes (64-byte aligned, zeroed). Passing it, or a part of it, to
-  // the operations of this Comm saves the staging copies (3 to 4 times faster reductions on one node). A reduction gets
+  // the operations of this Comm saves the staging copies (2 to 4 times faster reductions on one node). A reduction gets
   // such memory on all ranks or on none. Where the ranks share no memory it is private, which works and copies.
   virtual SharedBuffer allocate(int64_t bytes) = 0;
 
@@ -57,8 +57,8 @@ class Comm {
   virtual void all_gather(const void* shard, void* data, int64_t bytes) = 0;
   virtual void broadcast(void* data, int64_t bytes, int root) = 0;
   // Messages of a pair of ranks arrive in the order sent; a recv whose size or tag is not the next message's is an
-  // Error. send may wait until the peer receives: of two ranks that swap large messages one must receive first. peer !=
-  // rank().
+  // Error. send may wait until the peer (another rank) receives: of two ranks that swap large messages one must receive
+  // first.
   virtual void send(const void* data, int64_t bytes, int peer, int tag) = 0;
   virtual void recv(void* data, int64_t bytes, int peer, int tag) = 0;
   virtual void barrier() = 0;

@@ -176,17 +176,24 @@ void read_normalizer(const Node& node, std::vector<NormalizerStep>& steps) {
   steps.push_back(std::move(step));
 }
 
-std::pair<std::string, std::string> read_merge(const Node& node) {
-  if (node.value->is_array()) {
-    const std::vector<Node> two = node.items();
-    if (two.size() != 2) node.refuse("two tokens");
-    return {two[0].text(), two[1].text()};
+// There are 280,000 of them in Llama 3's file: the way to one is only spelled out when it is wrong.
+void read_merges(const Node& list, std::vector<std::pair<std::string, std::string>>& merges) {
+  if (list.value == nullptr || !list.value->is_array()) list.refuse("a list");
+  merges.reserve(list.value->size());
+  for (size_t i = 0; i < list.value->size(); ++i) {
+    const Value& merge = (*list.value)[i];
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      merges.emplace_back(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>());
+      continue;
+    }
+    const std::string text = merge.is_string() ? merge.get<std::string>() : "";
+    if (text.starts_with("#version")) continue;  // a merges.txt pasted in
+    const size_t space = text.find(' ');
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+      Node{&merge, list.file, fmt::format("{}[{}]", list.path, i)}.refuse("two tokens, as [\"a\", \"b\"] or \"a b\"");
+    }
+    merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
-  const std::string& text = node.text();
-  const size_t space = text.find(' ');
-  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-    node.refuse("two tokens and one space");
-  return {text.substr(0, space), text.substr(space + 1)};
 }
 
 BpeSpec read_model(const Node& model) {
@@ -217,12 +224,7 @@ BpeSpec read_model(const Node& model) {
     }
     spec.vocab.emplace_back(token, static_cast<int32_t>(id.get<uint64_t>()));
   }
-  if (merges.value == nullptr || !merges.value->is_array()) merges.refuse("a list");
-  spec.merges.reserve(merges.value->size());
-  for (const Node& merge : merges.items()) {
-    if (merge.value->is_string() && merge.text().starts_with("#version")) continue;  // a merges.txt pasted in
-    spec.merges.push_back(read_merge(merge));
-  }
+  read_merges(merges, spec.merges);
   if (model.key("byte_fallback").flag(false)) spec.needs_all_bytes = true;
   return spec;
 }
