@@ -43,6 +43,16 @@ std::string help_text(const Field& f) {
 
 bool is_true_or_false(const std::string& s) { return s == "true" || s == "false"; }
 
+[[noreturn]] void refuse_unknown(const CommandLine& line, const std::string& arg) {
+  std::vector<std::string> known = {"help", "version"};
+  if (line.takes_config) known.insert(known.end(), {"config", "print-config"});
+  for (const Field& f : line.fields) known.push_back(f.name);
+  const std::string flag = arg.substr(0, arg.find('='));
+  const std::string near = flag.size() > 2 ? nearest(flag.substr(flag.find_first_not_of('-')), known) : "";
+  fail(ErrorKind::usage, "unknown flag {}; {}", flag,
+       near.empty() ? "see " + line.name + " --help" : "did you mean --" + near + "?");
+}
+
 // Rewrites arguments into the form that CLI11 cannot misread: "--lr -1" would be taken for a flag -1, "--name=" would
 // swallow the next argument, "--flag true" leaves "true" over, and bare arguments end a list. So a flag with a value
 // becomes two arguments, a boolean with a value one, and a bare argument the flag of its field.
@@ -81,6 +91,8 @@ class Normalizer {
       } else if (field != nullptr && equals == std::string::npos && i + 1 < argc && is_true_or_false(argv[i + 1])) {
         out_.push_back(arg + "=" + argv[++i]);
       } else {
+        // Here, before the next argument is taken for a bare one.
+        if (field == nullptr && arg != "-h" && !is_known_flag(arg)) refuse_unknown(line_, arg);
         out_.push_back(arg);
       }
     }
@@ -92,7 +104,7 @@ class Normalizer {
     if (arg.substr(0, 2) != "--") return false;
     std::string name = arg.substr(2, arg.find('=') == std::string::npos ? std::string::npos : arg.find('=') - 2);
     if (name.substr(0, 3) == "no-") name = name.substr(3);
-    return find_field(line_.fields, name) != nullptr || name == "config" || name == "help" || name == "print-config";
+    return find_field(line_.fields, name) != nullptr || name == "config" || name == "help" || name == "version" || name == "print-config";
   }
 
   void add(const std::string& name, const std::string& value) {
@@ -135,16 +147,6 @@ void add_field(CLI::App& app, const CommandLine& line, const Field& f, Values& v
   option->group(f.group.empty() ? "Options" : f.group);
 }
 
-[[noreturn]] void refuse_unknown(const CommandLine& line, const std::string& arg) {
-  std::vector<std::string> known = {"help", "version"};
-  if (line.takes_config) known.insert(known.end(), {"config", "print-config"});
-  for (const Field& f : line.fields) known.push_back(f.name);
-  const std::string flag = arg.substr(0, arg.find('='));
-  const std::string near = flag.size() > 2 ? nearest(flag.substr(flag.find_first_not_of('-')), known) : "";
-  fail(ErrorKind::usage, "unknown flag {}; {}", flag,
-       near.empty() ? "see " + line.name + " --help" : "did you mean --" + near + "?");
-}
-
 std::string config_text(const std::string& file) {
   if (file != "-") return read_file(file);
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -167,7 +169,6 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   CLI::App app(line.description, line.name);
   app.footer(line.footer);
   app.get_formatter()->column_width(34);
-  app.allow_extras();
   app.set_version_flag("--version", std::string("rankwright ") + version());
   Said said;
   for (const Field& f : line.fields) add_field(app, line, f, said.values[f.name]);
@@ -187,7 +188,6 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   } catch (const CLI::ParseError& e) {
     fail(ErrorKind::usage, "{}; see {} --help", e.what(), line.name);
   }
-  if (const Values rest = app.remaining(); !rest.empty()) refuse_unknown(line, rest.front());
   apply(line, said);
   if (said.print_config) {
     std::fputs(write_toml(line.fields).c_str(), stdout);

@@ -53,7 +53,7 @@ TEST_CASE("documents of text files, for every piece size") {
 TEST_CASE("files larger than a read buffer") {
   const Scratch scratch;
   std::string content;
-  for (int i = 0; content.size() < 5'000'000; ++i)
+  for (int64_t i = 0; content.size() < 5'000'000; ++i)
     content += "line " + std::to_string(i * 7919 % 10007) + (i % 97 == 0 ? "\n\n" : "\n");
   const TextInput input{.paths = {scratch.write("a.txt", content)}, .piece_bytes = 300'001};
   CHECK(documents_of(input) == Documents{content});

@@ -2,8 +2,9 @@
 // mutants of them. A mutant is a pure function of (seed, run), so a failure repeats with the same numbers; and the
 // input of the run under way lies in a memory-mapped file, where it outlives any crash.
 //
-//   PROGRAM [--runs N] [--seed S] [--first-run K] [--seconds MAX] [--hang-seconds H] [--last FILE] CORPUS...
+//   PROGRAM [--runs N] [--seed S] [--first-run K] [--seconds MAX] [--hang-seconds H] [--last FILE] --corpus PLACE
 //   PROGRAM --replay FILE...
+// A place is a folder or a file; it may repeat.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -270,6 +271,7 @@ Options read_options(int argc, char** argv) {
     else if (arg == "--first-run") o.first_run = std::strtoull(value(), nullptr, 10);
     else if (arg == "--seconds") o.seconds = std::strtod(value(), nullptr);
     else if (arg == "--hang-seconds") o.hang_s = static_cast<unsigned>(std::strtoul(value(), nullptr, 10));
+    else if (arg == "--corpus") o.places.push_back(value());
     else if (arg == "--last") o.last = value();
     else if (arg == "--replay") o.replay = true;
     else o.places.push_back(arg);
