@@ -84,8 +84,8 @@ void run(const NormBwd& a, int64_t part, int64_t parts) {
       for (; r < last; ++r) d_w_rows<T, 1>(a, r, columns);
     }
     if (a.d_x) {
-      if (parts > 1) {
-#pragma omp barrier
+      if (parts > 1 && (a.d_w || a.d_b) && a.d_x == a.d_y) {
+#pragma omp barrier  // the others have read d_y
       }
       const Range rows = piece_of(last - first, 1, part, parts);
       for (int64_t r = rows.begin; r < rows.end; ++r) d_x_row<T>(a, first + r);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "libcore/base/files.h"
@@ -178,6 +179,21 @@ TEST_CASE("the HDF5 library reads the same facts, tokens and offsets") {
     H5Aclose(attribute);
     H5Fclose(h5);
   }
+}
+
+TEST_CASE("a file of format version 1 stays readable") {
+  const char* source = std::getenv("RANKWRIGHT_SOURCE");
+  const TokenFile file(std::filesystem::path(source == nullptr ? "." : source) /
+                       "tests/fuzz/corpus/token_file/narrow.h5");
+  std::vector<int32_t> ids(8);
+  REQUIRE(file.n_tokens() == 8);
+  file.read(0, 8, ids.data());
+  CHECK(ids == std::vector<int32_t>{1, 2, 3, 4, 5, 7, 299, 0});
+  CHECK(file.document_offset(1) == 5);
+  CHECK(file.document_offset(2) == 6);
+  CHECK(file.n_documents() == 3);
+  CHECK(file.tokenizer_json() == "{\"a\":1}");
+  CHECK(file.verify());
 }
 
 TEST_CASE("files that are no token file say what they are") {
