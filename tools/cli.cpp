@@ -179,6 +179,10 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
         ->allow_extra_args(false);
     app.add_flag("--print-config", said.print_config, "print the effective configuration as TOML and end");
   }
+  if (argc == 2 && std::string(argv[1]) == "--help-markdown") {
+    std::fputs(fields_markdown(line.fields).c_str(), stdout);
+    return 0;
+  }
   Values args = Normalizer(line).run(argc, argv);
   std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
   try {

@@ -6,7 +6,7 @@
 //   --config FILE                  TOML with the same keys; may repeat (later wins; flags win over files); - is
 //   standard input
 //   --print-config                 prints the effective TOML and ends
-//   -h, --help; --version
+//   -h, --help; --version; --help-markdown alone: the flags as the README's table
 #pragma once
 #include <functional>
 #include <optional>

@@ -106,8 +106,8 @@ void each_table_and_type(const F& f) {
 // |got - want| <= bound, said with its place.
 inline void check_near(double got, double want, double bound, const char* what, int64_t at) {
   if (std::abs(got - want) <= bound) return;
-  INFO(std::string(what) << "[" << at << "]: got " << got << ", want " << want << ", error " << std::abs(got - want) << ", bound "
-            << bound);
+  INFO(std::string(what) << "[" << at << "]: got " << got << ", want " << want << ", error " << std::abs(got - want)
+                         << ", bound " << bound);
   FAIL_CHECK("outside the bound");
 }
 
