@@ -35,7 +35,8 @@ constexpr const char* kFooter =
 // What a person sees of a run: phases of the start, a bar while it trains, lines for what happens on the way.
 class Screen {
  public:
-  explicit Screen(const TrainSpec& spec) : log_every_(spec.log_every) {}
+  // The bar's heartbeat shows that a long phase of the start is alive.
+  explicit Screen(const TrainSpec& spec) : log_every_(spec.log_every) { bar_.show("starting", -1, ""); }
 
   TrainObserver observer() {
     return {.phase = [this](const std::string& name, double seconds) { line(fmt::format("start: {} {:.2f} s", name, seconds)); },
