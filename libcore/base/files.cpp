@@ -1,6 +1,7 @@
 #include "libcore/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,6 +85,24 @@ void write_file_atomic(const std::filesystem::path& file, std::string_view conte
   }
   if (::rename(temporary.c_str(), file.c_str()) != 0) give_up("renaming");
   fsync_path(file.has_parent_path() ? file.parent_path() : std::filesystem::path("."));
+}
+
+FileLock::FileLock(const std::filesystem::path& file, const std::string& busy)
+    : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail(ErrorKind::runtime, "{}: cannot be opened for locking: {}", file.string(), std::strerror(errno));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int cause = errno;
+  ::close(std::exchange(fd_, -1));
+  // A file system without locks is no reason not to train.
+  if (cause == EWOULDBLOCK) fail(ErrorKind::usage, "{}", busy);
+}
+FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {

@@ -17,6 +17,20 @@ void write_file_atomic(const std::filesystem::path& file, std::string_view conte
 // fsync of a directory (after a rename in it) or of a file by path.
 void fsync_path(const std::filesystem::path& path);
 
+// An exclusive lock on a file, held while this lives and given up by the system when the process dies; move-only.
+class FileLock {
+ public:
+  FileLock() = default;
+  // Makes the file when it is missing. Error{usage} with `busy` as its message when another process holds the lock.
+  FileLock(const std::filesystem::path& file, const std::string& busy);
+  FileLock(FileLock&&) noexcept;
+  FileLock& operator=(FileLock&&) noexcept;
+  ~FileLock();
+
+ private:
+  int fd_ = -1;
+};
+
 // A read-only memory map of a file, or of a part of it; move-only, unmapped when it goes.
 class MappedFile {
  public:

@@ -40,7 +40,10 @@ ResumePlan plan_resume(const TrainSpec& spec) {
     return plan;
   }
   if (spec.resume != "auto") {
-    plan.checkpoint = std::make_unique<Checkpoint>(checkpoint_at(spec.resume));
+    const fs::path checkpoint = checkpoint_at(spec.resume);
+    if (used && fs::weakly_canonical(checkpoint).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
+      fail(ErrorKind::usage, "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out", spec.resume, spec.out);
+    plan.checkpoint = std::make_unique<Checkpoint>(checkpoint);
     return plan;
   }
   std::vector<std::string> ignored;
@@ -64,10 +67,14 @@ std::string run_id_of(const fs::path& out) {
   return hex64(hash64(fmt::format("{} {} {} {}", utc_timestamp(), now_s(), ::getpid(), host))).substr(0, 12);
 }
 
-void write_run_json(const fs::path& out, const Json& run) {
+FileLock lock_run(const fs::path& out) {
   std::error_code error;
   fs::create_directories(out / "checkpoints", error);
   if (error) fail(ErrorKind::runtime, "--out {}: cannot be created: {}", out.string(), error.message());
+  return FileLock(out / ".lock", fmt::format("--out {}: another process is training in it; wait for it or choose another directory", out.string()));
+}
+
+void write_run_json(const fs::path& out, const Json& run) {
   write_file_atomic(out / "run.json", run.dump(2) + "\n");
 }
 

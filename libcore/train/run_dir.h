@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "libcore/base/files.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/spec/train_spec.h"
@@ -22,7 +23,8 @@ ResumePlan plan_resume(const TrainSpec& spec);
 std::filesystem::path checkpoints_dir(const TrainSpec& spec);
 // The run id of an existing run.json, or a new one.
 std::string run_id_of(const std::filesystem::path& out);
-// Creates the directory and writes run.json.
+// Creates the directory and keeps other runs out of it; Error{usage} when one is in it.
+FileLock lock_run(const std::filesystem::path& out);
 void write_run_json(const std::filesystem::path& out, const Json& run);
 
 }  // namespace rw

@@ -26,6 +26,9 @@ namespace {
 
 constexpr double kPeakMeasureS = 0.3;
 
+// JSON has no NaN and no infinity.
+Json json_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
+
 class Trainer {
  public:
   Trainer(const TrainSpec& spec, Comm& world, const TrainObserver& observer) : spec_(spec), world_(world), observer_(observer) {}
@@ -70,13 +73,14 @@ class Trainer {
   std::optional<Validation> validation_;
   TrainState state_;
   Json identity_;
+  FileLock lock_;
   JsonLines metrics_, events_;
   StepClock clock_;
   ModelFlops flops_{};
   int threads_ = 1;
   double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;
   int64_t first_step_ = 0, start_rss_ = 0, saved_step_ = -1, last_validated_ = -1, last_bytes_ = 0;
-  double last_loss_ = 0;
+  double last_loss_ = std::nan("");  // until a step has run
   ValidationResult last_validation_;
   std::string peak_source_, run_id_;
 };
@@ -183,6 +187,7 @@ void Trainer::start_run_dir() {
   if (!first_rank()) return;
   Json run = identity_;
   run.erase("tokenizer_json");
+  lock_ = lock_run(out);
   write_run_json(out, run);
   drop_lines_after(out / "metrics.jsonl", state_.step);
   metrics_ = JsonLines(out / "metrics.jsonl");
@@ -230,8 +235,7 @@ void Trainer::record_step(const StepResult& result) {
     if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0) memory[memory_owner_name(owner)] = arena_.bytes(owner);
   memory["planned"] = arena_.total_bytes();
   memory["outside_arena"] = resident_bytes() - start_rss_ - arena_.total_bytes();
-  const Json loss = std::isfinite(result.loss) ? Json(result.loss) : Json(nullptr);
-  const Json norm = std::isfinite(result.grad_norm) ? Json(result.grad_norm) : Json(nullptr);
+  const Json loss = json_or_null(result.loss), norm = json_or_null(result.grad_norm);
   metrics_.write({{"step", state_.step}, {"loss", loss}, {"lr", lr}, {"grad_norm", norm}, {"tokens", state_.tokens},
                   {"samples", state_.samples}, {"step_s", seconds}, {"tokens_per_s", tokens_per_s},
                   {"model_flops", flops_.causal * static_cast<double>(spec_.global_batch * spec_.seq_len)},
@@ -285,7 +289,7 @@ TrainSummary Trainer::summary(bool interrupted) const {
   const double tokens = static_cast<double>((state_.step - first_step_) * spec_.global_batch * spec_.seq_len);
   const double tokens_per_s = train_s_ > 0 ? tokens / train_s_ : 0;
   const double peak = peak_flops_ * world_.size();
-  Json result = {{"run_id", identity_["run_id"]}, {"out", spec_.out}, {"steps", state_.step}, {"params", n_params(model_)}, {"loss", last_loss_}};
+  Json result = {{"run_id", identity_["run_id"]}, {"out", spec_.out}, {"steps", state_.step}, {"params", n_params(model_)}, {"loss", json_or_null(last_loss_)}};
   if (last_validated_ >= 0) {
     result["val_loss"] = last_validation_.loss;
     result["val_loss_per_byte"] = last_validation_.loss_per_byte;
@@ -303,6 +307,7 @@ TrainSummary Trainer::summary(bool interrupted) const {
 }
 
 TrainSummary Trainer::run() {
+  catch_stop_signals();  // a signal during the start ends the run after its first step
   world_.set_timeout(spec_.comm_timeout);
   phase("model and data", [&] { open_inputs(); });
   phase("memory", [&] { plan_memory(); });
@@ -315,7 +320,6 @@ TrainSummary Trainer::run() {
   note(fmt::format("{} parameters, {} ranks x {} threads, {}, {}; peak {} FLOP/s a rank ({}); {} planned a rank", format_count(static_cast<double>(n_params(model_))),
                    world_.size(), threads_, cpu_ops().name, spec_.precision, format_count(peak_flops_), peak_source_,
                    format_bytes(static_cast<double>(arena_.total_bytes()))));
-  catch_stop_signals();
   bool stop = false;
   while (state_.step < spec_.steps && !stop) {
     const StepResult result = train_step();
@@ -329,7 +333,7 @@ TrainSummary Trainer::run() {
   const bool saved = save();
   if (!saved && stop) throw SharedError(ErrorKind::runtime, fmt::format("stopped by a signal at step {} and could not save", state_.step));
   if (!saved) throw SharedError(ErrorKind::runtime, fmt::format("trained to step {} but could not save the last checkpoint", state_.step));
-  event(stop ? "interrupted" : "end", {{"loss", last_loss_}});
+  event(stop ? "interrupted" : "end", {{"loss", json_or_null(last_loss_)}});
   return summary(stop);
 }
 

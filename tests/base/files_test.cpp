@@ -46,3 +46,13 @@ TEST_CASE("file errors say which file and why") {
   CHECK(message([&] { write_file_atomic(dir / "no" / "f", "x"); }).find("creating failed") != std::string::npos);
   fs::remove_all(dir);
 }
+
+TEST_CASE("a file lock is held once and free again when its holder goes") {
+  const fs::path dir = scratch();
+  {
+    const FileLock held(dir / "lock", "busy");
+    CHECK_THROWS_WITH_AS(FileLock(dir / "lock", "busy"), "busy", Error);
+  }
+  const FileLock again(dir / "lock", "busy");
+  fs::remove_all(dir);
+}

@@ -9,7 +9,7 @@
 #include "libcore/base/log.h"
 #include "libcore/text/tokenizer.h"
 
-void fuzz_tokenizer(const uint8_t* data, size_t size) {
+extern "C" void fuzz_one(const uint8_t* data, size_t size) {
   rw::set_log_level(rw::LogLevel::error);
   const std::string_view json(reinterpret_cast<const char*>(data), size);
   try {
