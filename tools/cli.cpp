@@ -5,6 +5,9 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <system_error>
+#include <cstring>
+#include <cerrno>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -206,7 +209,14 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
 
 int run_tool(const std::string& name, const std::function<int()>& body) {
   try {
-    return body();
+    const int code = body();
+    // A script must not take an empty file for a result.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      fail(ErrorKind::runtime, "standard output cannot be written: {}", std::strerror(errno));
+    return code;
+  } catch (const std::system_error& e) {
+    std::fprintf(stderr, "%s: error: output cannot be written: %s\n", name.c_str(), e.what());
+    return exit_code(ErrorKind::runtime);
   } catch (const Error& e) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: error: %s\n", name.c_str(), e.what());

@@ -103,6 +103,7 @@ int dserve_generate(int argc, const char* const* argv) {
   if (!flags.json) {
     std::fwrite(pending.data(), 1, pending.size(), stdout);
     std::fputc('\n', stdout);
+    std::fflush(stdout);
   } else {
     const Json result = {{"prompt", prompt}, {"text", text}, {"prompt_tokens", report.prompt_tokens}, {"new_tokens", report.new_tokens},
                          {"finish_reason", report.stopped ? "stop" : "length"}, {"prefill_s", report.prefill_s}, {"decode_s", report.decode_s}};

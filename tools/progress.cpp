@@ -23,6 +23,7 @@ ProgressBar::~ProgressBar() {
     const std::lock_guard lock(mutex_);
     is_done_ = true;
     if (is_terminal_ && !phase_.empty()) std::fputs("\r\033[K", stderr);
+    if (!is_terminal_ && is_unprinted_) print(now_s());  // the last state of a log
   }
   wake_.notify_all();
   heart_.join();
@@ -35,6 +36,7 @@ void ProgressBar::show(const std::string& phase, double fraction, const std::str
   if (is_new) phase_ = phase, phase_start_ = now;
   fraction_ = fraction;
   detail_ = detail;
+  is_unprinted_ = true;
   if (is_new || now - last_print_ >= (is_terminal_ ? kBarEvery_s : kLineEvery_s)) print(now);
 }
 
@@ -53,6 +55,7 @@ void ProgressBar::beat() {
 
 void ProgressBar::print(double now) {
   last_print_ = now;
+  is_unprinted_ = false;
   const double elapsed = now - phase_start_;
   std::string line = phase_;
   if (fraction_ >= 0) {
@@ -64,7 +67,7 @@ void ProgressBar::print(double now) {
   }
   if (!detail_.empty()) line += "  " + detail_;
   line += "  " + format_seconds(elapsed);
-  if (fraction_ > 0.01 && fraction_ < 1) line += ", " + format_seconds(elapsed * (1 - fraction_) / fraction_) + " left";
+  if (fraction_ > 0.01 && fraction_ < 1 && elapsed > 1) line += ", " + format_seconds(elapsed * (1 - fraction_) / fraction_) + " left";
   if (is_terminal_) fmt::print(stderr, "\r{}\033[K", line);
   else fmt::print(stderr, "{}\n", line);
   std::fflush(stderr);

@@ -26,7 +26,7 @@ class ProgressBar {
   bool is_terminal_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool is_done_ = false;
+  bool is_done_ = false, is_unprinted_ = false;
   std::string phase_, detail_;
   double fraction_ = -1, phase_start_ = 0, last_print_ = -1e9;
   std::thread heart_;

@@ -22,9 +22,9 @@ std::string label(const Field& f, const std::string& where) { return where == "-
 
 std::string bounds_text(const Field& f, const char* noun) {
   const bool low = std::isfinite(f.min), high = std::isfinite(f.max);
-  if (low && high) return fmt::format("{} from {:g} to {:g}", noun, f.min, f.max);
-  if (low) return fmt::format("{} of at least {:g}", noun, f.min);
-  if (high) return fmt::format("{} of at most {:g}", noun, f.max);
+  if (low && high) return fmt::format("{} from {} to {}", noun, f.min, f.max);
+  if (low) return fmt::format("{} of at least {}", noun, f.min);
+  if (high) return fmt::format("{} of at most {}", noun, f.max);
   return noun;
 }
 

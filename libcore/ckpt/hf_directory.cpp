@@ -71,6 +71,22 @@ int64_t write_tokenizer(const ModelSource& model, const fs::path& dir) {
   return tokenizer->end_of_text();
 }
 
+void write_weights(const ModelSource& model, DType dtype, const HfExportSpec& spec,
+                   const std::function<void(int64_t, int64_t)>& progress) {
+  std::vector<ExportTensor> tensors = hf_tensors(param_table(model.spec), *model.weights, dtype);
+  int64_t total = 0, done = 0;
+  for (const ExportTensor& t : tensors) total += n_elements(t.shape) * dtype_bytes(t.dtype);
+  for (ExportTensor& t : tensors) {
+    t.read = [read = std::move(t.read), bytes = n_elements(t.shape) * dtype_bytes(t.dtype), total, &done,
+              &progress](void* dst) {
+      read(dst);
+      done += bytes;
+      if (progress) progress(done, total);
+    };
+  }
+  write_safetensors(spec.output, tensors, spec.max_shard_size);
+}
+
 }  // namespace
 
 void export_hf(const ModelSource& model, const HfExportSpec& spec,
@@ -80,7 +96,8 @@ void export_hf(const ModelSource& model, const HfExportSpec& spec,
     fail(ErrorKind::usage, "dtype: expected f32, bf16 or f16, found {}", spec.dtype);
   prepare_directory(spec);
   const fs::path dir = spec.output;
-
+  // The weights first: when they fail, nothing is left that stands in the way of another try.
+  write_weights(model, dtype, spec, progress);
   const int64_t end_of_text = write_tokenizer(model, dir);
   Json config = parse_json(model.config_json, model.weights->where() + ": config.json");
   config.erase("dtype");
@@ -93,19 +110,6 @@ void export_hf(const ModelSource& model, const HfExportSpec& spec,
   }
   if (end_of_text >= 0 && !generation.contains("eos_token_id")) generation["eos_token_id"] = end_of_text;
   write_json(dir / "generation_config.json", generation);
-
-  std::vector<ExportTensor> tensors = hf_tensors(param_table(model.spec), *model.weights, dtype);
-  int64_t total = 0, done = 0;
-  for (const ExportTensor& t : tensors) total += n_elements(t.shape) * dtype_bytes(t.dtype);
-  for (ExportTensor& t : tensors) {
-    t.read = [read = std::move(t.read), bytes = n_elements(t.shape) * dtype_bytes(t.dtype), total, &done,
-              &progress](void* dst) {
-      read(dst);
-      done += bytes;
-      if (progress) progress(done, total);
-    };
-  }
-  write_safetensors(dir, tensors, spec.max_shard_size);
 }
 
 }  // namespace rw

@@ -17,10 +17,19 @@ namespace rw {
 
 namespace fs = std::filesystem;
 
+std::unique_ptr<Checkpoint> intact_checkpoint(const fs::path& dir) {
+  auto checkpoint = std::make_unique<Checkpoint>(dir);
+  const std::vector<std::string> faults = checkpoint->verify();
+  if (!faults.empty())
+    fail(ErrorKind::input, "{}: damaged: {}{}", dir.string(), faults.front(),
+         faults.size() > 1 ? fmt::format(" (and {} more faults; `dckpt verify` lists them)", faults.size() - 1) : "");
+  return checkpoint;
+}
+
 namespace {
 
 ModelSource open_checkpoint(const fs::path& dir) {
-  auto checkpoint = std::make_unique<Checkpoint>(dir);
+  std::unique_ptr<Checkpoint> checkpoint = intact_checkpoint(dir);
   const std::string where = (dir / kManifestName).string() + ": identity";
   const Json& identity = checkpoint->identity();
   const auto config = identity.find("model_config");

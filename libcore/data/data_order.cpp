@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <cmath>
 #include <cstring>
 
@@ -95,7 +96,8 @@ void DataSpan::read(int64_t sample, int32_t* input, int32_t* target) const {
 
 WeightedPath parse_weighted_path(const std::string& text) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return {text, 1.0};
+  std::error_code ignored;
+  if (colon == std::string::npos || std::filesystem::is_regular_file(text, ignored)) return {text, 1.0};
   const std::string number = text.substr(colon + 1);
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);

@@ -60,6 +60,15 @@ void check_spec(const PrepareSpec& spec) {
       fail(ErrorKind::usage, "--output {}: is also an input; choose another name", spec.output);
 }
 
+// Learning a tokenizer reads the input twice; a pipe can be read once.
+void refuse_pipes(const PrepareSpec& spec) {
+  for (const std::string& path : spec.input) {
+    std::error_code ignored;
+    if (path != "-" && std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
+      fail(ErrorKind::input, "{}: expected a regular file, which --train-bpe reads twice; give a pipe as --input - instead", path);
+  }
+}
+
 // Two passes over standard input need a copy of it.
 std::unique_ptr<Spool> spool_stdin(const PrepareSpec& spec, const Progress& progress) {
   auto spool = std::make_unique<Spool>(spec.output);
@@ -251,6 +260,7 @@ PrepareReport prepare(const PrepareSpec& given, const Progress& progress) {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Spool> stdin_copy;
   if (spec.train_bpe > 0) {
+    refuse_pipes(spec);
     if (std::find(spec.input.begin(), spec.input.end(), "-") != spec.input.end()) {
       stdin_copy = spool_stdin(spec, progress);
       spec.stdin_descriptor = stdin_copy->descriptor();

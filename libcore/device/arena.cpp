@@ -24,6 +24,18 @@ void touch(std::byte* data, int64_t bytes, int threads) {
   for (int64_t offset = 0; offset < bytes; offset += kPage) *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
 }
 
+// What the system can give without swapping; all there is where it does not say.
+int64_t available_bytes() {
+  std::FILE* file = std::fopen("/proc/meminfo", "r");
+  if (file == nullptr) return INT64_MAX;
+  char line[128];
+  long long kib = -1;
+  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr)
+    if (std::sscanf(line, "MemAvailable: %lld kB", &kib) != 1) kib = -1;
+  std::fclose(file);
+  return kib < 0 ? INT64_MAX : kib * 1024;
+}
+
 }  // namespace
 
 const char* memory_owner_name(MemoryOwner o) {
@@ -48,14 +60,15 @@ Arena::~Arena() {
 
 void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
   const int64_t rounded = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
-  void* data = ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = rounded > available_bytes() ? MAP_FAILED : ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     std::string holders;
     for (size_t i = 0; i < held_.size(); ++i)
       if (held_[i] > 0)
         holders += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(i)), format_bytes(static_cast<double>(held_[i])));
-    fail(ErrorKind::runtime, "out of memory: asked {} for {}; held so far:{} use a smaller model, --micro-batch or --seq-len",
-         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner), holders);
+    fail(ErrorKind::runtime, "out of memory: {} asked for {}, {} are available; held so far:{} use a smaller model, --micro-batch or --seq-len",
+         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner), format_bytes(static_cast<double>(available_bytes())),
+         holders.empty() ? " nothing;" : holders);
   }
   if (rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
   blocks_.push_back({data, rounded});

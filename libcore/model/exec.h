@@ -13,4 +13,7 @@ struct Exec {
   void* workspace = nullptr;  // as planned by workspace_bytes (workspace.h)
 };
 
+// cpu_ops() for this CPU, or for RANKWRIGHT_ISA: Error{usage} when that names no instruction set of this CPU.
+const Ops& this_cpu_ops();
+
 }  // namespace rw

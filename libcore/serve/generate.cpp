@@ -9,7 +9,7 @@
 namespace rw {
 
 Generator::Generator(const GeneratorSpec& spec, const TensorSource& weights)
-    : spec_(spec), exec_{.ops = cpu_ops(), .stream = {.threads = spec.threads}, .t = spec.precision}, layout_(spec.model),
+    : spec_(spec), exec_{.ops = this_cpu_ops(), .stream = {.threads = spec.threads}, .t = spec.precision}, layout_(spec.model),
       masters_(arena_.take_n<float>(layout_.total(), MemoryOwner::weights, spec.threads)),
       logits_(static_cast<size_t>(spec.model.vocab_size)) {
   for (size_t i = 0; i < layout_.params().size(); ++i) {

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "libcore/base/error.h"
 #include "libcore/base/rng.h"
 
 namespace rw {
 
 int32_t Sampler::sample(const float* logits, int64_t v, const SamplingParams& params, int64_t position) {
+  if (!std::all_of(logits, logits + v, [](float z) { return z < std::numeric_limits<float>::infinity(); }))
+    fail(ErrorKind::runtime, "the model's logits at position {} are not finite: its weights are damaged or the run that made them diverged", position);
   const float* best = std::max_element(logits, logits + v);
   if (params.temperature <= 0) return static_cast<int32_t>(best - logits);
   candidates_.clear();

@@ -34,7 +34,7 @@ FieldList fields(TrainSpec& s) {
       {.name = "weight-decay", .value = &s.weight_decay, .help = "decoupled, on matrices and embeddings", .min = 0, .max = 10, .group = "Optimizer"},
       {.name = "beta1", .value = &s.beta1, .help = "AdamW's first decay", .min = 0, .max = 0.999999, .group = "Optimizer"},
       {.name = "beta2", .value = &s.beta2, .help = "AdamW's second decay", .min = 0, .max = 0.9999999, .group = "Optimizer"},
-      {.name = "eps", .value = &s.eps, .help = "AdamW's epsilon", .min = 0, .max = 1, .group = "Optimizer"},
+      {.name = "eps", .value = &s.eps, .help = "AdamW's epsilon, above 0: a parameter without gradient divides by it", .min = 1e-30, .max = 1, .group = "Optimizer"},
       {.name = "clip-norm", .value = &s.clip_norm, .help = "clip the gradient's global norm to this; 0: off", .min = 0, .group = "Optimizer"},
       {.name = "precision", .value = &s.precision, .help = "of activations and products; weights and optimizer state are f32", .choices = {"f32", "bf16"}, .group = "Device"},
       {.name = "threads", .value = &s.threads, .help = "per rank; 0: the host's cores shared among its ranks", .min = 0, .max = 4096, .group = "Device"},
@@ -44,6 +44,7 @@ FieldList fields(TrainSpec& s) {
       {.name = "checkpoint-every", .value = &s.checkpoint_every, .help = "steps between checkpoints; 0: only at the end", .min = 0, .max = kMany, .group = "Run"},
       {.name = "keep-last", .value = &s.keep_last, .help = "checkpoints to keep, newest first; 0: all", .min = 0, .max = 1e9, .group = "Run"},
       {.name = "keep-every", .value = &s.keep_every, .help = "also keep each checkpoint whose step is a multiple of this; 0: none", .min = 0, .max = kMany, .group = "Run"},
+      {.name = "max-skips", .value = &s.max_skips, .help = "stop after so many non-finite steps in a row; the checkpoints before them stand", .min = 1, .max = kMany, .group = "Run"},
       {.name = "peak-flops", .value = &s.peak_flops, .help = "peak FLOP/s of one rank for MFU; 0: measured at start", .min = 0, .group = "Device"},
       {.name = "comm-timeout", .value = &s.comm_timeout, .help = "seconds to wait for another rank before giving up", .min = 1, .max = 86400, .group = "Device"},
   };
@@ -61,17 +62,19 @@ void check_train_spec(const TrainSpec& s) {
   if (s.min_lr > s.lr) fail(ErrorKind::usage, "--min-lr = {} is above --lr = {}; expected at most the peak", s.min_lr, s.lr);
   if (s.lr_batch_rule != "none" && s.lr_base_batch == 0)
     fail(ErrorKind::usage, "--lr-batch-rule {} needs --lr-base-batch, the batch that --lr was chosen for", s.lr_batch_rule);
-  if (s.warmup_steps > s.steps)
-    fail(ErrorKind::usage, "--warmup-steps = {} is more than --steps = {}", s.warmup_steps, s.steps);
+}
+
+bool changes_result(const std::string& field) {
+  constexpr std::array<std::string_view, 14> kNoEffect = {"out", "resume", "threads", "eval-every", "log-every", "checkpoint-every",
+                                                          "keep-last", "keep-every", "peak-flops", "comm-timeout", "verify-data", "max-skips",
+                                                          "micro-batch", "val-data"};
+  return std::find(kNoEffect.begin(), kNoEffect.end(), field) == kNoEffect.end();
 }
 
 std::string hyper_parameter_hash(TrainSpec s) {
-  constexpr std::array<std::string_view, 13> kNoEffect = {"out", "resume", "threads", "eval-every", "log-every", "checkpoint-every",
-                                                          "keep-last", "keep-every", "peak-flops", "comm-timeout", "verify-data",
-                                                          "micro-batch", "val-data"};
   std::string text;
   for (const Field& f : fields(s))
-    if (std::find(kNoEffect.begin(), kNoEffect.end(), f.name) == kNoEffect.end()) text += f.name + "=" + field_text(f) + "\n";
+    if (changes_result(f.name)) text += f.name + "=" + field_text(f) + "\n";
   return hex64(hash64(text));
 }
 

@@ -29,12 +29,15 @@ struct TrainSpec {
   int64_t eval_every = 0, log_every = 1, checkpoint_every = 0, keep_last = 2, keep_every = 0;
   double peak_flops = 0.0;
   double comm_timeout = 300.0;
+  int64_t max_skips = 10;
   bool verify_data = false;
 };
 
 FieldList fields(TrainSpec& spec);
 // What no single field can say alone; Error{usage} names the flags.
 void check_train_spec(const TrainSpec& spec);
+// Whether a setting changes what is computed (not the output folder, logging, threads).
+bool changes_result(const std::string& field);
 // Digest of the settings that change what is computed (not the output folder, logging, threads).
 std::string hyper_parameter_hash(TrainSpec spec);
 

@@ -8,6 +8,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
+#include "libcore/ckpt/model_source.h"
 
 namespace rw {
 namespace fs = std::filesystem;
@@ -27,6 +28,14 @@ fs::path checkpoint_at(const fs::path& path) {
   return entries.back().dir;
 }
 
+// Whether a folder that was once committed (step-N, not step-N.tmp) is there, in whatever state.
+bool holds_committed(const fs::path& dir) {
+  if (!fs::is_directory(dir)) return false;
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (const std::string name = entry.path().filename().string(); name.starts_with("step-") && name.find('.') == std::string::npos) return true;
+  return false;
+}
+
 }  // namespace
 
 ResumePlan plan_resume(const TrainSpec& spec) {
@@ -43,7 +52,7 @@ ResumePlan plan_resume(const TrainSpec& spec) {
     const fs::path checkpoint = checkpoint_at(spec.resume);
     if (used && fs::weakly_canonical(checkpoint).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
       fail(ErrorKind::usage, "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out", spec.resume, spec.out);
-    plan.checkpoint = std::make_unique<Checkpoint>(checkpoint);
+    plan.checkpoint = intact_checkpoint(checkpoint);
     return plan;
   }
   std::vector<std::string> ignored;
@@ -51,11 +60,16 @@ ResumePlan plan_resume(const TrainSpec& spec) {
   for (const std::string& reason : ignored) plan.notes.push_back("ignored " + reason);
   for (auto entry = entries.rbegin(); entry != entries.rend() && plan.checkpoint == nullptr; ++entry) {
     try {
-      plan.checkpoint = std::make_unique<Checkpoint>(entry->dir);
+      plan.checkpoint = intact_checkpoint(entry->dir);
     } catch (const Error& e) {
       plan.notes.push_back(fmt::format("passed over a damaged checkpoint: {}", e.what()));
     }
   }
+  // A save that was interrupted before its first commit leaves a .tmp folder only; anything else held training that
+  // must not be silently begun anew.
+  if (plan.checkpoint == nullptr && holds_committed(checkpoints_dir(spec)))
+    fail(ErrorKind::input, "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
+         checkpoints_dir(spec).string(), plan.notes.empty() ? "no manifest was found" : plan.notes.front());
   return plan;
 }
 
@@ -74,7 +88,9 @@ FileLock lock_run(const fs::path& out) {
   return FileLock(out / ".lock", fmt::format("--out {}: another process is training in it; wait for it or choose another directory", out.string()));
 }
 
-void write_run_json(const fs::path& out, const Json& run) {
+void write_run_json(const fs::path& out, Json run) {
+  const fs::path file = out / "run.json";
+  if (fs::exists(file)) run["created"] = json_string(read_json(file), "created", file.string(), run["created"].get<std::string>());
   write_file_atomic(out / "run.json", run.dump(2) + "\n");
 }
 

@@ -25,6 +25,7 @@ std::filesystem::path checkpoints_dir(const TrainSpec& spec);
 std::string run_id_of(const std::filesystem::path& out);
 // Creates the directory and keeps other runs out of it; Error{usage} when one is in it.
 FileLock lock_run(const std::filesystem::path& out);
-void write_run_json(const std::filesystem::path& out, const Json& run);
+// A resumed run keeps its date of creation.
+void write_run_json(const std::filesystem::path& out, Json run);
 
 }  // namespace rw

@@ -31,6 +31,22 @@ void check_long_enough(const TokenFile& file, int64_t n, int64_t seq_len) {
          file.path().string(), n, seq_len, seq_len + 1);
 }
 
+// " lr 0.003 -> 0.001, steps 30 -> 40": what now computes something else than the run that wrote the identity.
+std::string changed_settings(const Json& identity, TrainSpec spec) {
+  const auto before = identity.find("config");
+  if (before == identity.end() || !before->is_object()) return "";
+  std::string changed;
+  for (const Field& f : fields(spec)) {
+    if (!changes_result(f.name)) continue;
+    std::string key = f.name;
+    std::replace(key.begin(), key.end(), '-', '_');
+    const Json now = fields_json({f})[key];
+    if (const auto old = before->find(key); old != before->end() && *old != now)
+      changed += fmt::format("{} {} {} -> {}", changed.empty() ? "" : ",", f.name, old->dump(), now.dump());
+  }
+  return changed;
+}
+
 }  // namespace
 
 void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks) {
@@ -74,16 +90,34 @@ TrainData open_data(const TrainSpec& spec, const ModelSpec& model) {
   return data;
 }
 
-int threads_per_rank(const TrainSpec& spec, const Comm& world) {
-  if (spec.threads > 0) return static_cast<int>(spec.threads);
+namespace {
+
+int online_cores() { return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); }
+
+int allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+int ranks_of_host(const Comm& world) {
   const std::vector<std::string> hosts = world.hosts();
-  const int on_host = static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world.rank())]));
+  return static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world.rank())]));
+}
+
+}  // namespace
+
+int idle_cores(int threads, const Comm& world) {
+  if (allowed_cores() == online_cores()) return 0;
+  return std::max(0, online_cores() - threads * ranks_of_host(world));
+}
+
+int threads_per_rank(const TrainSpec& spec, const Comm& world) {
+  if (spec.threads > 0) return static_cast<int>(spec.threads);
+  const int cores = allowed_cores();
+  const int on_host = ranks_of_host(world);
   // A rank that mpirun bound to its own cores has them to itself; otherwise all see the same set.
-  const int online = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  return std::max(1, cores * on_host <= online ? cores : cores / on_host);
+  return std::max(1, cores * on_host <= online_cores() ? cores : cores / on_host);
 }
 
 std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainState& state, const TrainSpec& spec,
@@ -99,6 +133,8 @@ std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainS
   must_match("seed", state.seed, spec.seed, "give --seed as before");
   must_match("seq-len", state.seq_len, spec.seq_len, "give --seq-len as before");
   std::vector<std::string> notes;
+  if (const std::string changed = changed_settings(checkpoint.identity(), spec); !changed.empty())
+    notes.push_back("settings changed since the checkpoint:" + changed);
   if (state.global_batch != spec.global_batch)
     notes.push_back(fmt::format("global-batch was {}, is now {}: the data goes on at sample {}; --lr-batch-rule {} makes the peak learning rate {:g}",
                                 state.global_batch, spec.global_batch, state.samples, spec.lr_batch_rule,

@@ -13,6 +13,7 @@
 #include "libcore/comm/agree.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/telemetry/json_lines.h"
+#include "libcore/text/tokenizer.h"
 #include "libcore/train/lr_schedule.h"
 #include "libcore/train/run_dir.h"
 #include "libcore/train/setup.h"
@@ -55,6 +56,7 @@ class Trainer {
   StepResult train_step();
   void record_step(const StepResult& result);
   void validate();
+  [[noreturn]] void give_up();
   bool save();
   TrainSummary summary(bool interrupted) const;
 
@@ -79,10 +81,11 @@ class Trainer {
   ModelFlops flops_{};
   int threads_ = 1;
   double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;
-  int64_t first_step_ = 0, start_rss_ = 0, saved_step_ = -1, last_validated_ = -1, last_bytes_ = 0;
+  int64_t first_step_ = 0, start_rss_ = 0, saved_step_ = -1, failed_save_step_ = -1, skips_in_a_row_ = 0, last_validated_ = -1, last_bytes_ = 0;
   double last_loss_ = std::nan("");  // until a step has run
   ValidationResult last_validation_;
-  std::string peak_source_, run_id_;
+  bool metrics_full_ = false;
+  std::string peak_source_, run_id_, init_tokenizer_;
 };
 
 void Trainer::phase(const std::string& name, const std::function<void()>& body) {
@@ -102,6 +105,7 @@ void Trainer::open_inputs() {
   if (!spec_.init_from.empty()) {
     ModelSource source = open_model_source(spec_.init_from);
     init_weights_ = std::move(source.weights);
+    init_tokenizer_ = source.tokenizer_json;
     model_ = source.spec;
   }
   if (!spec_.model.empty()) {
@@ -113,6 +117,12 @@ void Trainer::open_inputs() {
   }
   settle_batch(spec_, model_, world_.size());
   data_ = open_data(spec_, model_);
+  if (!init_tokenizer_.empty()) {
+    const std::string theirs = parse_tokenizer(init_tokenizer_, spec_.init_from)->identity();
+    if (theirs != data_.files[0]->tokenizer_identity())
+      warn(fmt::format("--init-from {} was trained with tokenizer {}, the data was prepared with {}: unless these are the same tokens its weights mean nothing here",
+                       spec_.init_from, theirs, data_.files[0]->tokenizer_identity()));
+  }
   order_ = std::make_unique<DataOrder>(data_.parts, spec_.seq_len, static_cast<uint64_t>(spec_.seed));
   resume_ = plan_resume(spec_);
   for (const std::string& line : resume_.notes) warn(line);
@@ -139,13 +149,17 @@ void Trainer::open_inputs() {
 void Trainer::plan_memory() {
   start_rss_ = resident_bytes();
   threads_ = threads_per_rank(spec_, world_);
+  if (const int idle = idle_cores(threads_, world_); spec_.threads == 0 && idle > 0)
+    warn(fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or --map-by slot:PE=N", idle));
   const StepSettings settings{
       .spec = model_, .seq_len = spec_.seq_len, .micro_batch = spec_.micro_batch, .global_batch = spec_.global_batch,
       .adam = {.beta1 = static_cast<float>(spec_.beta1), .beta2 = static_cast<float>(spec_.beta2),
                .eps = static_cast<float>(spec_.eps), .weight_decay = static_cast<float>(spec_.weight_decay)},
       .clip_norm = spec_.clip_norm};
-  const Exec exec{.ops = cpu_ops(), .stream = {.threads = threads_}, .t = spec_.precision == "f32" ? DType::f32 : DType::bf16};
+  const Exec exec{.ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = spec_.precision == "f32" ? DType::f32 : DType::bf16};
   step_ = std::make_unique<TrainStep>(settings, exec, world_, arena_);
+  if (spec_.val_fraction > 0 && data_.validation.empty())
+    warn(fmt::format("--val-fraction {} holds out no token of this data: there is no validation", spec_.val_fraction));
   validation_.emplace(data_.validation, spec_.seq_len, spec_.micro_batch);
   flops_ = training_flops_per_token(model_, spec_.seq_len);
   peak_lr_ = batch_scaled_lr(spec_, spec_.global_batch);
@@ -212,6 +226,7 @@ StepResult Trainer::train_step() {
   state_.samples += spec_.global_batch;
   state_.tokens += result.valid_tokens;
   state_.updates = step_->optimizer().steps_taken();
+  skips_in_a_row_ = result.skipped ? skips_in_a_row_ + 1 : 0;
   if (result.skipped) ++state_.skipped;
   return result;
 }
@@ -236,12 +251,16 @@ void Trainer::record_step(const StepResult& result) {
   memory["planned"] = arena_.total_bytes();
   memory["outside_arena"] = resident_bytes() - start_rss_ - arena_.total_bytes();
   const Json loss = json_or_null(result.loss), norm = json_or_null(result.grad_norm);
-  metrics_.write({{"step", state_.step}, {"loss", loss}, {"lr", lr}, {"grad_norm", norm}, {"tokens", state_.tokens},
+  const bool written = metrics_.write({{"step", state_.step}, {"loss", loss}, {"lr", lr}, {"grad_norm", norm}, {"tokens", state_.tokens},
                   {"samples", state_.samples}, {"step_s", seconds}, {"tokens_per_s", tokens_per_s},
                   {"model_flops", flops_.causal * static_cast<double>(spec_.global_batch * spec_.seq_len)},
                   {"mfu", {{"full", full}, {"causal", causal}, {"hardware", causal}}},
                   {"seconds", times}, {"memory_bytes", memory}, {"batch_fingerprint", hex64(result.fingerprint)},
                   {"skipped", result.skipped}, {"skipped_total", state_.skipped}});
+  if (!written && !metrics_full_) {
+    metrics_full_ = true;
+    warn(fmt::format("step {}: {}/metrics.jsonl cannot be written (is the disk full?); training goes on without these lines", state_.step, spec_.out));
+  }
   if (result.skipped) {
     event("skip", {{"loss", loss}, {"grad_norm", norm}, {"batch_fingerprint", hex64(result.fingerprint)}});
     observer_.warning(fmt::format("step {}: loss or gradient is not finite; the update was skipped on all ranks ({} so far)", state_.step,
@@ -265,7 +284,11 @@ void Trainer::validate() {
 
 // Saves unless this step is saved already. A failed save leaves the previous checkpoint and says so.
 bool Trainer::save() {
-  if (saved_step_ == state_.step) return true;
+  if (saved_step_ == state_.step || failed_save_step_ == state_.step) return saved_step_ == state_.step;
+  if (skips_in_a_row_ > 0) {
+    warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
+    return true;
+  }
   try {
     const std::vector<TensorPiece> pieces = checkpoint_pieces(*step_, world_.rank(), world_.size());
     const SaveReport report = save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), world_);
@@ -278,8 +301,9 @@ bool Trainer::save() {
                      format_seconds(report.seconds)));
     return true;
   } catch (const Error& e) {
+    failed_save_step_ = state_.step;
     event("checkpoint_failed", {{"error", e.what()}});
-    warn(fmt::format("step {}: no checkpoint was saved: {}; {}; training goes on", state_.step, e.what(),
+    warn(fmt::format("step {}: no checkpoint was saved: {}; {}", state_.step, e.what(),
                      saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_) : std::string("there is none yet")));
     return false;
   }
@@ -292,7 +316,7 @@ TrainSummary Trainer::summary(bool interrupted) const {
   Json result = {{"run_id", identity_["run_id"]}, {"out", spec_.out}, {"steps", state_.step}, {"params", n_params(model_)}, {"loss", json_or_null(last_loss_)}};
   if (last_validated_ >= 0) {
     result["val_loss"] = last_validation_.loss;
-    result["val_loss_per_byte"] = last_validation_.loss_per_byte;
+    if (last_validation_.loss_per_byte > 0) result["val_loss_per_byte"] = last_validation_.loss_per_byte;
   }
   result["tokens"] = state_.tokens;
   result["tokens_per_s"] = tokens_per_s;
@@ -304,6 +328,15 @@ TrainSummary Trainer::summary(bool interrupted) const {
   result["checkpoint_step"] = saved_step_;
   result["interrupted"] = interrupted;
   return {.json = result.dump(), .interrupted = interrupted};
+}
+
+// Weights that give no finite step are not worth a checkpoint: the last good one stands.
+void Trainer::give_up() {
+  event("failed", {{"skips_in_a_row", skips_in_a_row_}});
+  throw SharedError(ErrorKind::runtime,
+                    fmt::format("the last {} steps up to {} had a loss or gradient that is not finite; {}; use a smaller --lr or look at the data of these steps",
+                                skips_in_a_row_, state_.step,
+                                saved_step_ >= 0 ? fmt::format("the checkpoint of step {} stands", saved_step_) : std::string("no checkpoint was saved")));
 }
 
 TrainSummary Trainer::run() {
@@ -324,12 +357,16 @@ TrainSummary Trainer::run() {
   while (state_.step < spec_.steps && !stop) {
     const StepResult result = train_step();
     record_step(result);
+    if (skips_in_a_row_ >= spec_.max_skips) give_up();
     stop = result.stop && state_.step < spec_.steps;
     if (stop) break;
     if (spec_.eval_every > 0 && state_.step % spec_.eval_every == 0) validate();
     if (spec_.checkpoint_every > 0 && state_.step % spec_.checkpoint_every == 0) save();
   }
   if (!stop) validate();
+  if (skips_in_a_row_ > 0) give_up();
+  if (state_.step == first_step_)
+    warn(fmt::format("nothing to do: the run is at step {} and --steps is {}", state_.step, spec_.steps));
   const bool saved = save();
   if (!saved && stop) throw SharedError(ErrorKind::runtime, fmt::format("stopped by a signal at step {} and could not save", state_.step));
   if (!saved) throw SharedError(ErrorKind::runtime, fmt::format("trained to step {} but could not save the last checkpoint", state_.step));

@@ -3,7 +3,7 @@
 
 The work is dtrain's: causal language-model loss, backward, the gradient's global norm clipped to 1, AdamW with f32 masters.
 Written as a PyTorch user who wants speed would: scaled_dot_product_attention, fused AdamW, autocast for bf16, torch.compile
-over model and loss, DDP over gloo with gradients as bucket views. Prints one JSON line.
+over model and loss, DDP over gloo with gradients as bucket views. RoPE scaling is left out: it changes values, not work. Prints one JSON line.
 """
 import argparse
 import json

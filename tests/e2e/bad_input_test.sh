@@ -53,4 +53,30 @@ expect 0 'intact' 'an intact checkpoint verifies' "$bin/dckpt" verify good
 file=$(ls good/checkpoints/*/rank-*.h5 | head -n 1)
 printf 'X' | dd of="$file" bs=1 seek=9000 conv=notrunc 2>/dev/null
 expect 3 'rank-' 'a flipped byte is found, exit 3' "$bin/dckpt" verify good
+expect 2 'damaged' 'generate refuses damaged weights' "$bin/dserve" generate --model good --prompt x
+expect 2 'damaged' 'convert refuses damaged weights' "$bin/dckpt" convert good -o out_hf
+is 'and leaves nothing' "$(ls -A out_hf 2>/dev/null)" ''
+expect 2 'none of the checkpoints' 'a run whose checkpoints are all damaged is not begun anew' "${t[@]}" --out good --resume auto
+is 'and keeps its history' "$(wc -l <good/metrics.jsonl)" 2
+"${t[@]}" --steps 3 --checkpoint-every 1 --keep-last 0 --out older >/dev/null 2>&1
+printf 'X' | dd of=older/checkpoints/step-00000003/rank-00000.h5 bs=1 seek=90000 conv=notrunc 2>/dev/null
+expect 0 'step-00000002 at step 2' 'a flipped byte makes resume fall back to the checkpoint before' "${t[@]}" --steps 3 --out older --resume auto
+
+expect 1 'not finite' 'a run that only skips ends with an error' "${t[@]}" --lr 1e38 --precision f32 --warmup-steps 0 --steps 40 --max-skips 4 --out wild
+expect 0 'nothing to do' 'a finished run has nothing to do' "${t[@]}" --out run --resume auto --steps 4 --global-batch 4
+expect 0 'lr 0.0003 -> 0.001' 'a changed setting is told on resume' "${t[@]}" --out run --resume auto --steps 5 --global-batch 4 --lr 0.001
+expect 2 'this CPU runs' 'an unknown instruction set' env RANKWRIGHT_ISA=nonsense "${t[@]}" --out isa
+expect 1 'out of memory' 'a batch beyond memory' "${t[@]}" --seq-len 256 --micro-batch 1000000 --out big
+expect 1 'standard output cannot be written' 'a full output is an error' bash -c "'$bin/dtrain' --print-config >/dev/full"
+mkfifo pipe
+expect 2 '--input -' 'a pipe cannot be read twice' "$bin/dtrain" prepare --input pipe --train-bpe 300 --output pipe.h5
+cp data.h5 'd:1.h5'
+expect 0 '' 'a colon in a file name' "${t[@]}" --data d:1.h5 --out colon
+"${t[@]}" --steps 100000 --out busy >/dev/null 2>&1 </dev/null &
+job=$!
+for _ in $(seq 600); do [ "$(cat busy/metrics.jsonl 2>/dev/null | wc -l)" -ge 1 ] && break; sleep 0.1; done
+expect 2 'another process is training' 'a second trainer in the same run is refused' "${t[@]}" --out busy --resume auto
+kill -TERM $job
+wait $job
+is 'and the first one saves when it is stopped' $? 75
 finish

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
+
+#include "libcore/base/error.h"
 
 using namespace rw;
 
@@ -47,6 +50,16 @@ TEST_CASE("top-k and top-p keep the heaviest and renormalise") {
   CHECK(draw({.temperature = 1, .top_p = 0.7}, 2000).size() == 2);
   CHECK(draw({.temperature = 1, .top_p = 0.8}, 2000).size() == 3);
   CHECK(draw({.temperature = 1, .top_p = 1e-9}, 50) == std::map<int32_t, int>{{1, 50}});
+}
+
+TEST_CASE("logits that are not finite are an error, not a token") {
+  Sampler sampler;
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{}, SamplingParams{.top_p = 0.5}}) {
+      std::vector<float> logits = kLogits;
+      logits[2] = bad;
+      CHECK_THROWS_AS(sampler.sample(logits.data(), 6, params, 0), Error);
+    }
 }
 
 TEST_CASE("a draw depends on seed and position only") {
