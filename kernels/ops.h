@@ -1,10 +1,10 @@
 // The op table: one argument struct per op and one table of functions per backend.
 //
-// Letters: T tokens (rows of the flat batch), C model width, H query heads, Hkv key/value heads, D head size, F ffn width,
-// V vocabulary. `t` is the type of the activations (f32 or bf16). Reductions, softmax and norms are computed in f32.
-// Weights of norms, biases and embeddings are read from the f32 masters; gradients of weights are f32.
-// Every function: pointers may be unaligned (beyond the element size), sizes may be 0, nothing is allocated in steady
-// state, the result does not depend on the number of threads unless the op says so.
+// Letters: T tokens (rows of the flat batch), C model width, H query heads, Hkv key/value heads, D head size, F ffn
+// width, V vocabulary. `t` is the type of the activations (f32 or bf16). Reductions, softmax and norms are computed in
+// f32. Weights of norms, biases and embeddings are read from the f32 masters; gradients of weights are f32. Every
+// function: pointers may be unaligned (beyond the element size), sizes may be 0, nothing is allocated in steady state,
+// the result does not depend on the number of threads unless the op says so.
 #pragma once
 #include <cstdint>
 
@@ -20,8 +20,8 @@ enum class Write : uint8_t { overwrite, accumulate };
 
 // c(m,n) = op(a)(m,k) * op(b)(k,n) [+ bias(n)] [+ c].
 // a is stored (m,k) with row stride lda, or (k,m) when a_trans is yes. b is stored (k,n) with row stride ldb, or (n,k)
-// when b_trans is yes; or it is `b_packed`, made by gemm_pack for the same (n, k, t), and then b, ldb, b_trans are unused.
-// A stride of 0 means tight. Accumulation is in f32. Rows of c do not depend on m when b is packed.
+// when b_trans is yes; or it is `b_packed`, made by gemm_pack for the same (n, k, t), and then b, ldb, b_trans are
+// unused. A stride of 0 means tight. Accumulation is in f32. Rows of c do not depend on m when b is packed.
 struct Gemm {
   void* c;
   const void* a;
@@ -31,10 +31,10 @@ struct Gemm {
   int64_t m, n, k;
   int64_t lda = 0, ldb = 0, ldc = 0;  // in elements
   Trans a_trans = Trans::no, b_trans = Trans::no;
-  DType t;                          // type of a and b: f32 or bf16
-  DType ct;                         // type of c: f32 or bf16 (bf16 only when t is bf16)
-  Write write = Write::overwrite;   // accumulate needs ct f32
-  void* workspace = nullptr;        // gemm_workspace bytes, 64-byte aligned
+  DType t;                         // type of a and b: f32 or bf16
+  DType ct;                        // type of c: f32 or bf16 (bf16 only when t is bf16)
+  Write write = Write::overwrite;  // accumulate needs ct f32
+  void* workspace = nullptr;       // gemm_workspace bytes, 64-byte aligned
 };
 
 // Packs op(b)(k,n) for Gemm::b_packed, converting src_t (f32, bf16) to t.
@@ -63,14 +63,14 @@ struct BiasBwd {
 // RMSNorm (Zhang & Sennrich 2019) when `b` and `mean` are null and kind is rms; LayerNorm (Ba et al. 2016) otherwise.
 enum class NormKind : uint8_t { rms, layer };
 struct NormFwd {
-  void* y;                     // (rows,c)
-  float* mean = nullptr;       // (rows), layer only
-  float* rstd;                 // (rows)
-  const void* x;               // (rows,c)
-  const void* add = nullptr;   // (rows,c)
-  void* sum = nullptr;         // (rows,c), required with add
-  const float* w;              // (c)
-  const float* b = nullptr;    // (c), layer only
+  void* y;                    // (rows,c)
+  float* mean = nullptr;      // (rows), layer only
+  float* rstd;                // (rows)
+  const void* x;              // (rows,c)
+  const void* add = nullptr;  // (rows,c)
+  void* sum = nullptr;        // (rows,c), required with add
+  const float* w;             // (c)
+  const float* b = nullptr;   // (c), layer only
   int64_t rows, c;
   float eps;
   NormKind kind;
@@ -80,15 +80,15 @@ struct NormFwd {
 // d_x = gradient through the norm [+ d_res]; d_w, d_b (f32) are written when not null, d_x likewise: the two halves of
 // the backward may be called apart. x is the normed input (NormFwd::sum when add was given).
 struct NormBwd {
-  void* d_x = nullptr;            // (rows,c); may alias d_res or d_y
-  float* d_w = nullptr;           // (c)
-  float* d_b = nullptr;           // (c), layer only
-  const void* d_y;                // (rows,c)
-  const void* x;                  // (rows,c)
-  const void* d_res = nullptr;    // (rows,c): gradient arriving past the norm along the residual stream
-  const float* mean = nullptr;    // (rows), layer only
-  const float* rstd;              // (rows)
-  const float* w;                 // (c)
+  void* d_x = nullptr;          // (rows,c); may alias d_res or d_y
+  float* d_w = nullptr;         // (c)
+  float* d_b = nullptr;         // (c), layer only
+  const void* d_y;              // (rows,c)
+  const void* x;                // (rows,c)
+  const void* d_res = nullptr;  // (rows,c): gradient arriving past the norm along the residual stream
+  const float* mean = nullptr;  // (rows), layer only
+  const float* rstd;            // (rows)
+  const float* w;               // (c)
   int64_t rows, c;
   NormKind kind;
   DType t;
@@ -101,12 +101,12 @@ struct NormBwd {
 // inverse = rotate by the negative angle: the backward.
 enum class Direction : uint8_t { forward, inverse };
 struct Rope {
-  void* x;               // (rows, heads, d) with row stride ld
-  const int32_t* pos;    // (rows)
-  const float* cos;      // (max_pos, d/2)
-  const float* sin;      // (max_pos, d/2)
+  void* x;             // (rows, heads, d) with row stride ld
+  const int32_t* pos;  // (rows)
+  const float* cos;    // (max_pos, d/2)
+  const float* sin;    // (max_pos, d/2)
   int64_t rows, heads, d;
-  int64_t ld = 0;        // in elements; 0 = heads*d
+  int64_t ld = 0;  // in elements; 0 = heads*d
   Direction direction = Direction::forward;
   DType t;
 };
@@ -116,49 +116,50 @@ struct Rope {
 // Causal attention over packed sequences, blockwise (Dao et al. 2022): T x T is never stored. Sequence s holds the rows
 // cu_seqlens[s] .. cu_seqlens[s+1]. Query head h reads key/value head h / (heads/kv_heads).
 struct AttentionFwd {
-  void* o;                      // (T, H, D), row stride ldo
-  float* lse;                   // (T, H) log-sum-exp of the scaled scores
-  const void *q, *k, *v;        // (T,H,D), (T,Hkv,D), (T,Hkv,D); row strides ldq, ldkv, ldkv
+  void* o;                // (T, H, D), row stride ldo
+  float* lse;             // (T, H) log-sum-exp of the scaled scores
+  const void *q, *k, *v;  // (T,H,D), (T,Hkv,D), (T,Hkv,D); row strides ldq, ldkv, ldkv
   int64_t ldo = 0, ldq = 0, ldkv = 0;
-  const int32_t* cu_seqlens;    // (n_seq+1)
+  const int32_t* cu_seqlens;  // (n_seq+1)
   int64_t n_seq, heads, kv_heads, d;
   float scale;
   DType t;
-  void* workspace = nullptr;    // attention_workspace bytes
+  void* workspace = nullptr;  // attention_workspace bytes
 };
 struct AttentionBwd {
-  void *d_q, *d_k, *d_v;        // as q, k, v, overwritten; row strides ldq, ldkv, ldkv
-  const void* d_o;              // (T,H,D), row stride ldo
+  void *d_q, *d_k, *d_v;  // as q, k, v, overwritten; row strides ldq, ldkv, ldkv
+  const void* d_o;        // (T,H,D), row stride ldo
   const void *q, *k, *v, *o;
-  const float* lse;             // (T,H)
+  const float* lse;  // (T,H)
   int64_t ldo = 0, ldq = 0, ldkv = 0;
   const int32_t* cu_seqlens;
   int64_t n_seq, heads, kv_heads, d;
   float scale;
   DType t;
-  void* workspace = nullptr;    // attention_workspace bytes
+  void* workspace = nullptr;  // attention_workspace bytes
 };
 
 // Keys and values live in pages of page_tokens tokens: (n_pages, page_tokens, Hkv, D) each for K and V.
 // KvWrite stores row r of k and v at slot[r] = page * page_tokens + offset; a negative slot is skipped.
 struct KvWrite {
   void *k_pages, *v_pages;
-  const void *k, *v;            // (rows, Hkv, D), row stride ld
-  const int64_t* slot;          // (rows)
+  const void *k, *v;    // (rows, Hkv, D), row stride ld
+  const int64_t* slot;  // (rows)
   int64_t rows, kv_heads, d;
   int64_t ld = 0;
   DType t;
 };
 // Attention of a flat batch over paged keys and values. Sequence s has queries q_start[s]..q_start[s+1]; its context
-// (these included) is context_len[s] tokens, found through page_table[s*max_pages + i]. Query i of n attends to positions
+// (these included) is context_len[s] tokens, found through page_table[s*max_pages + i]. Query i of n attends to
+// positions
 // <= context_len - n + i. The result of a row does not depend on its batch mates.
 struct PagedAttention {
-  void* o;                      // (T,H,D), row stride ldo
-  const void* q;                // (T,H,D), row stride ldq
+  void* o;        // (T,H,D), row stride ldo
+  const void* q;  // (T,H,D), row stride ldq
   const void *k_pages, *v_pages;
-  const int32_t* page_table;    // (n_seq, max_pages)
-  const int32_t* q_start;       // (n_seq+1)
-  const int32_t* context_len;   // (n_seq)
+  const int32_t* page_table;   // (n_seq, max_pages)
+  const int32_t* q_start;      // (n_seq+1)
+  const int32_t* context_len;  // (n_seq)
   int64_t n_seq, max_pages, page_tokens;
   int64_t heads, kv_heads, d;
   int64_t ldo = 0, ldq = 0;
@@ -169,21 +170,43 @@ struct PagedAttention {
 // ---- activations ----------------------------------------------------------------------------------------------------
 
 // y = gelu(x), the tanh form of GPT-2. d_x = d_y * gelu'(x) (d_x may alias d_y).
-struct GeluFwd { void* y; const void* x; int64_t n; DType t; };
-struct GeluBwd { void* d_x; const void* d_y; const void* x; int64_t n; DType t; };
+struct GeluFwd {
+  void* y;
+  const void* x;
+  int64_t n;
+  DType t;
+};
+struct GeluBwd {
+  void* d_x;
+  const void* d_y;
+  const void* x;
+  int64_t n;
+  DType t;
+};
 // y(rows,f) = silu(gate) * up, with gate = x[:, :f] and up = x[:, f:] of x(rows, 2f). (Shazeer 2020)
-struct SwigluFwd { void* y; const void* x; int64_t rows, f; DType t; };
-struct SwigluBwd { void* d_x; const void* d_y; const void* x; int64_t rows, f; DType t; };
+struct SwigluFwd {
+  void* y;
+  const void* x;
+  int64_t rows, f;
+  DType t;
+};
+struct SwigluBwd {
+  void* d_x;
+  const void* d_y;
+  const void* x;
+  int64_t rows, f;
+  DType t;
+};
 
 // ---- embedding, head, loss ------------------------------------------------------------------------------------------
 
 // x(rows,c) = table[id] [+ pos_table[pos]]; ids must be in range (checked at the door by the caller).
 struct EmbeddingFwd {
   void* x;
-  const float* table;                 // (V,c)
-  const float* pos_table = nullptr;   // (max_pos,c)
-  const int32_t* id;                  // (rows)
-  const int32_t* pos = nullptr;       // (rows), required with pos_table
+  const float* table;                // (V,c)
+  const float* pos_table = nullptr;  // (max_pos,c)
+  const int32_t* id;                 // (rows)
+  const int32_t* pos = nullptr;      // (rows), required with pos_table
   int64_t rows, c;
   DType t;
 };
@@ -200,9 +223,9 @@ struct EmbeddingBwd {
 // loss[r] = -log softmax(logits[r])[target[r]]; a negative target is ignored (loss 0, gradient 0). When d_scale != 0,
 // logits is overwritten by (softmax - onehot) * d_scale, in place, in the type of logits.
 struct CrossEntropy {
-  float* loss;             // (rows)
-  void* logits;            // (rows,v), row stride ld
-  const int32_t* target;   // (rows)
+  float* loss;            // (rows)
+  void* logits;           // (rows,v), row stride ld
+  const int32_t* target;  // (rows)
   int64_t rows, v;
   int64_t ld = 0;
   float d_scale;
@@ -222,13 +245,33 @@ struct AdamW {
   int64_t step;  // 1 for the first
 };
 // partial[i] = sum of squares in f64 of the i-th block of `block` elements of x (the last may be short).
-struct SumSquares { double* partial; const float* x; int64_t n, block; };
+struct SumSquares {
+  double* partial;
+  const float* x;
+  int64_t n, block;
+};
 // y = x converted.
-struct Cast { void* y; const void* x; int64_t n; DType yt, xt; };
+struct Cast {
+  void* y;
+  const void* x;
+  int64_t n;
+  DType yt, xt;
+};
 // y = a + b (y may alias either).
-struct Add { void* y; const void* a; const void* b; int64_t n; DType t; };
+struct Add {
+  void* y;
+  const void* a;
+  const void* b;
+  int64_t n;
+  DType t;
+};
 // y *= s.
-struct Scale { void* y; float s; int64_t n; DType t; };
+struct Scale {
+  void* y;
+  float s;
+  int64_t n;
+  DType t;
+};
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +312,8 @@ const Ops& cpu_ops(const char* isa = nullptr);
 // `stream.threads` threads; runs about `seconds`. `*instruction` names what ran, e.g. "avx512 vfmadd", "amx tdpbf16ps".
 double measure_peak_flops(DType t, Stream stream, double seconds, const char** instruction);
 
-// ---- cost: the only place that prices an op ---------------------------------------------------------------------------
+// ---- cost: the only place that prices an op
+// ---------------------------------------------------------------------------
 
 // FLOPs (a multiply-add is 2), bytes read and written from memory if every operand is touched once.
 struct Cost {

@@ -4,13 +4,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <system_error>
-#include <cstring>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "libcore/base/error.h"
@@ -107,7 +107,8 @@ class Normalizer {
     if (arg.substr(0, 2) != "--") return false;
     std::string name = arg.substr(2, arg.find('=') == std::string::npos ? std::string::npos : arg.find('=') - 2);
     if (name.substr(0, 3) == "no-") name = name.substr(3);
-    return find_field(line_.fields, name) != nullptr || name == "config" || name == "help" || name == "version" || name == "print-config";
+    return find_field(line_.fields, name) != nullptr || name == "config" || name == "help" || name == "version" ||
+           name == "print-config";
   }
 
   void add(const std::string& name, const std::string& value) {

@@ -13,11 +13,12 @@ namespace {
 
 int dserve(int argc, const char* const* argv) {
   if (argc > 1 && std::strcmp(argv[1], "generate") == 0) return dserve_generate(argc - 1, argv + 1);
-  const CommandLine command{.name = "dserve",
-                            .description = "Serves a language model.",
-                            .fields = {},
-                            .takes_config = false,
-                            .footer = "Subcommands:\n  dserve generate    continue one prompt; see dserve generate --help"};
+  const CommandLine command{
+      .name = "dserve",
+      .description = "Serves a language model.",
+      .fields = {},
+      .takes_config = false,
+      .footer = "Subcommands:\n  dserve generate    continue one prompt; see dserve generate --help"};
   if (const auto code = parse_command_line(command, argc, argv)) return *code;
   fail(ErrorKind::usage, "expected a subcommand: generate; see --help");
 }

@@ -25,17 +25,40 @@ struct GenerateFlags {
 };
 
 FieldList fields(GenerateFlags& g) {
-  return {{.name = "model", .value = &g.model, .help = "a run, a checkpoint, or a Hugging Face directory"},
-          {.name = "prompt", .value = &g.prompt, .help = "text to continue; - reads it from standard input"},
-          {.name = "max-tokens", .value = &g.max_tokens, .help = "tokens to generate at most", .min = 1, .max = 1 << 24},
-          {.name = "temperature", .value = &g.temperature, .help = "0 is greedy", .min = 0, .max = 100, .group = "Sampling"},
-          {.name = "top-k", .value = &g.top_k, .help = "draw from the k most likely; 0: all", .min = 0, .max = 1 << 24, .group = "Sampling"},
-          {.name = "top-p", .value = &g.top_p, .help = "draw from the smallest set with this share", .min = 0, .max = 1, .group = "Sampling"},
-          {.name = "seed", .value = &g.seed, .help = "of the draws", .min = 0, .max = 9e15, .group = "Sampling"},
-          {.name = "ignore-eos", .value = &g.ignore_eos, .help = "do not stop at an end-of-text token", .group = "Sampling"},
-          {.name = "precision", .value = &g.precision, .help = "of activations and products", .choices = {"f32", "bf16"}, .group = "Device"},
-          {.name = "threads", .value = &g.threads, .help = "0: all cores", .min = 0, .max = 4096, .group = "Device"},
-          {.name = "json", .value = &g.json, .help = "print one JSON object instead of the text as it comes"}};
+  return {
+      {.name = "model", .value = &g.model, .help = "a run, a checkpoint, or a Hugging Face directory"},
+      {.name = "prompt", .value = &g.prompt, .help = "text to continue; - reads it from standard input"},
+      {.name = "max-tokens", .value = &g.max_tokens, .help = "tokens to generate at most", .min = 1, .max = 1 << 24},
+      {.name = "temperature",
+       .value = &g.temperature,
+       .help = "0 is greedy",
+       .min = 0,
+       .max = 100,
+       .group = "Sampling"},
+      {.name = "top-k",
+       .value = &g.top_k,
+       .help = "draw from the k most likely; 0: all",
+       .min = 0,
+       .max = 1 << 24,
+       .group = "Sampling"},
+      {.name = "top-p",
+       .value = &g.top_p,
+       .help = "draw from the smallest set with this share",
+       .min = 0,
+       .max = 1,
+       .group = "Sampling"},
+      {.name = "seed", .value = &g.seed, .help = "of the draws", .min = 0, .max = 9e15, .group = "Sampling"},
+      {.name = "ignore-eos",
+       .value = &g.ignore_eos,
+       .help = "do not stop at an end-of-text token",
+       .group = "Sampling"},
+      {.name = "precision",
+       .value = &g.precision,
+       .help = "of activations and products",
+       .choices = {"f32", "bf16"},
+       .group = "Device"},
+      {.name = "threads", .value = &g.threads, .help = "0: all cores", .min = 0, .max = 4096, .group = "Device"},
+      {.name = "json", .value = &g.json, .help = "print one JSON object instead of the text as it comes"}};
 }
 
 std::string read_stdin() {
@@ -45,8 +68,8 @@ std::string read_stdin() {
   return text;
 }
 
-// Bytes of `text` that end on a whole UTF-8 character; the rest waits for the next token. Bytes that can never become one
-// pass as they are.
+// Bytes of `text` that end on a whole UTF-8 character; the rest waits for the next token. Bytes that can never become
+// one pass as they are.
 size_t whole_characters(const std::string& text) {
   for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
     const auto c = static_cast<unsigned char>(text[text.size() - back]);
@@ -73,20 +96,30 @@ int dserve_generate(int argc, const char* const* argv) {
     fail(ErrorKind::input, "{}: holds no tokenizer; expected a tokenizer.json beside config.json", flags.model);
   const std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer(source.tokenizer_json, flags.model + " (tokenizer)");
   if (tokenizer->vocab_size() > source.spec.vocab_size)
-    fail(ErrorKind::input, "{}: its tokenizer has {} tokens, the model's vocabulary {}", flags.model, tokenizer->vocab_size(), source.spec.vocab_size);
-  GenerateRequest request{.prompt = {}, .max_new_tokens = flags.max_tokens,
-                          .sampling = {.temperature = flags.temperature, .top_k = flags.top_k, .top_p = flags.top_p,
+    fail(ErrorKind::input, "{}: its tokenizer has {} tokens, the model's vocabulary {}", flags.model,
+         tokenizer->vocab_size(), source.spec.vocab_size);
+  GenerateRequest request{.prompt = {},
+                          .max_new_tokens = flags.max_tokens,
+                          .sampling = {.temperature = flags.temperature,
+                                       .top_k = flags.top_k,
+                                       .top_p = flags.top_p,
                                        .seed = static_cast<uint64_t>(flags.seed)},
-                          .stop_at_end = !flags.ignore_eos, .stop_id = tokenizer->end_of_text()};
+                          .stop_at_end = !flags.ignore_eos,
+                          .stop_id = tokenizer->end_of_text()};
   const std::string prompt = flags.prompt == "-" ? read_stdin() : flags.prompt;
   tokenizer->encode(prompt, request.prompt);
-  if (request.prompt.empty()) fail(ErrorKind::usage, "--prompt: expected text that makes at least one token, found none");
+  if (request.prompt.empty())
+    fail(ErrorKind::usage, "--prompt: expected text that makes at least one token, found none");
   const auto n_prompt = static_cast<int64_t>(request.prompt.size());
   if (n_prompt > source.spec.max_position)
-    fail(ErrorKind::usage, "--prompt: {} tokens, the model's longest sequence is {}", n_prompt, source.spec.max_position);
+    fail(ErrorKind::usage, "--prompt: {} tokens, the model's longest sequence is {}", n_prompt,
+         source.spec.max_position);
 
-  const int threads = flags.threads > 0 ? static_cast<int>(flags.threads) : static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  Generator generator({.model = source.spec, .precision = flags.precision == "f32" ? DType::f32 : DType::bf16, .threads = threads,
+  const int threads = flags.threads > 0 ? static_cast<int>(flags.threads)
+                                        : static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  Generator generator({.model = source.spec,
+                       .precision = flags.precision == "f32" ? DType::f32 : DType::bf16,
+                       .threads = threads,
                        .max_tokens = std::min(source.spec.max_position, n_prompt + flags.max_tokens)},
                       *source.weights);
   std::string text, pending;
@@ -105,12 +138,18 @@ int dserve_generate(int argc, const char* const* argv) {
     std::fputc('\n', stdout);
     std::fflush(stdout);
   } else {
-    const Json result = {{"prompt", prompt}, {"text", text}, {"prompt_tokens", report.prompt_tokens}, {"new_tokens", report.new_tokens},
-                         {"finish_reason", report.stopped ? "stop" : "length"}, {"prefill_s", report.prefill_s}, {"decode_s", report.decode_s}};
+    const Json result = {{"prompt", prompt},
+                         {"text", text},
+                         {"prompt_tokens", report.prompt_tokens},
+                         {"new_tokens", report.new_tokens},
+                         {"finish_reason", report.stopped ? "stop" : "length"},
+                         {"prefill_s", report.prefill_s},
+                         {"decode_s", report.decode_s}};
     fmt::print("{}\n", result.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  fmt::print(stderr, "{} prompt tokens in {:.3f} s, {} new tokens in {:.3f} s ({:.1f} tok/s)\n", report.prompt_tokens, report.prefill_s,
-             report.new_tokens, report.decode_s, report.decode_s > 0 ? static_cast<double>(report.new_tokens) / report.decode_s : 0.0);
+  fmt::print(stderr, "{} prompt tokens in {:.3f} s, {} new tokens in {:.3f} s ({:.1f} tok/s)\n", report.prompt_tokens,
+             report.prefill_s, report.new_tokens, report.decode_s,
+             report.decode_s > 0 ? static_cast<double>(report.new_tokens) / report.decode_s : 0.0);
   return 0;
 }
 

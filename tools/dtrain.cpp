@@ -30,7 +30,8 @@ constexpr const char* kFooter =
     "  mpirun -n 2 dtrain --model tiny-llama --data corpus.h5 --out runs/a --steps 100\n"
     "  mpirun -n 2 dtrain --config configs/train/kjv.toml --data kjv.h5 --out runs/kjv --resume auto\n"
     "\n"
-    "SIGUSR1 to mpirun (or SIGINT/SIGTERM to a rank) saves and exits 75: run the same command with --resume auto to go on.";
+    "SIGUSR1 to mpirun (or SIGINT/SIGTERM to a rank) saves and exits 75: run the same command with --resume auto to go "
+    "on.";
 
 // What a person sees of a run: phases of the start, a bar while it trains, lines for what happens on the way.
 class Screen {
@@ -39,7 +40,8 @@ class Screen {
   explicit Screen(const TrainSpec& spec) : log_every_(spec.log_every) { bar_.show("starting", -1, ""); }
 
   TrainObserver observer() {
-    return {.phase = [this](const std::string& name, double seconds) { line(fmt::format("start: {} {:.2f} s", name, seconds)); },
+    return {.phase = [this](const std::string& name,
+                            double seconds) { line(fmt::format("start: {} {:.2f} s", name, seconds)); },
             .note = [this](const std::string& text) { line(text); },
             .warning = [this](const std::string& text) { bar_.clear(), log_warning("{}", text); },
             .step = [this](const StepReport& r) { step(r); }};
@@ -53,8 +55,8 @@ class Screen {
   void step(const StepReport& r) {
     if (r.step % log_every_ != 0 && r.step != r.steps) return;
     bar_.show("training", static_cast<double>(r.step) / static_cast<double>(r.steps),
-              fmt::format("step {}/{}, loss {:.4f}, lr {:.2e}, grad {:.2f}, {} tok/s, MFU {:.1f} %", r.step, r.steps, r.loss, r.lr,
-                          r.grad_norm, format_count(r.tokens_per_s), 100 * r.mfu_causal));
+              fmt::format("step {}/{}, loss {:.4f}, lr {:.2e}, grad {:.2f}, {} tok/s, MFU {:.1f} %", r.step, r.steps,
+                          r.loss, r.lr, r.grad_norm, format_count(r.tokens_per_s), 100 * r.mfu_causal));
   }
 
   int64_t log_every_;
@@ -67,7 +69,8 @@ std::optional<int> read_command_line(const CommandLine& command, int argc, const
   agree(world, [&] {
     if (world.rank() == 0) only_printed = parse_command_line(command, argc, argv);
   });
-  if (world.all_reduce_value(static_cast<int64_t>(only_printed.has_value()), ReduceOp::max) != 0) return only_printed.value_or(0);
+  if (world.all_reduce_value(static_cast<int64_t>(only_printed.has_value()), ReduceOp::max) != 0)
+    return only_printed.value_or(0);
   const std::string toml = world.broadcast_text(world.rank() == 0 ? write_toml(command.fields) : "", 0);
   if (world.rank() != 0) read_toml(command.fields, toml, "rank 0's configuration", {});
   return std::nullopt;
@@ -75,11 +78,12 @@ std::optional<int> read_command_line(const CommandLine& command, int argc, const
 
 int run_rank(int argc, const char* const* argv, Comm& world) {
   TrainSpec spec;
-  const CommandLine command{.name = "dtrain",
-                            .description = "Trains a language model; start it with mpirun, one rank per group of cores.",
-                            .fields = fields(spec),
-                            .skip_tables = {"plan", "predicted"},
-                            .footer = kFooter};
+  const CommandLine command{
+      .name = "dtrain",
+      .description = "Trains a language model; start it with mpirun, one rank per group of cores.",
+      .fields = fields(spec),
+      .skip_tables = {"plan", "predicted"},
+      .footer = kFooter};
   if (const auto code = read_command_line(command, argc, argv, world)) return *code;
   TrainSummary summary;
   if (world.rank() == 0) {
@@ -91,7 +95,8 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
   if (world.rank() == 0) {
     fmt::print("{}\n", summary.json);
     std::fflush(stdout);
-    if (summary.interrupted) log_warning("interrupted after a clean save; run the same command with --resume auto to continue");
+    if (summary.interrupted)
+      log_warning("interrupted after a clean save; run the same command with --resume auto to continue");
   }
   return summary.interrupted ? exit_code(ErrorKind::interrupted) : 0;
 }

@@ -67,7 +67,8 @@ void ProgressBar::print(double now) {
   }
   if (!detail_.empty()) line += "  " + detail_;
   line += "  " + format_seconds(elapsed);
-  if (fraction_ > 0.01 && fraction_ < 1 && elapsed > 1) line += ", " + format_seconds(elapsed * (1 - fraction_) / fraction_) + " left";
+  if (fraction_ > 0.01 && fraction_ < 1 && elapsed > 1)
+    line += ", " + format_seconds(elapsed * (1 - fraction_) / fraction_) + " left";
   if (is_terminal_) fmt::print(stderr, "\r{}\033[K", line);
   else fmt::print(stderr, "{}\n", line);
   std::fflush(stderr);

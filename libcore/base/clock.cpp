@@ -5,9 +5,7 @@
 
 namespace rw {
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string utc_timestamp() {
   const std::time_t now = std::time(nullptr);

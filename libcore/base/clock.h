@@ -4,7 +4,7 @@
 
 namespace rw {
 
-double now_s();                 // monotonic
-std::string utc_timestamp();    // "2026-01-31T12:34:56Z"
+double now_s();               // monotonic
+std::string utc_timestamp();  // "2026-01-31T12:34:56Z"
 
 }  // namespace rw

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <toml++/toml.h>
 
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
@@ -14,9 +14,12 @@
 namespace rw {
 namespace {
 
-std::string label(const Field& f, const std::string& where) { return where == "--" ? "--" + f.name : where + ": " + f.name; }
+std::string label(const Field& f, const std::string& where) {
+  return where == "--" ? "--" + f.name : where + ": " + f.name;
+}
 
-[[noreturn]] void refuse(const Field& f, const std::string& where, const std::string& expected, const std::string& found) {
+[[noreturn]] void refuse(const Field& f, const std::string& where, const std::string& expected,
+                         const std::string& found) {
   fail(ErrorKind::usage, "{}: expected {}, found \"{}\"", label(f, where), expected, found);
 }
 
@@ -39,12 +42,9 @@ std::string join(const std::vector<std::string>& items, const char* separator) {
 }
 
 void set_bool(const Field& f, bool* value, const std::string& text, const std::string& where) {
-  if (text == "true" || text == "1" || text == "on" || text == "yes")
-    *value = true;
-  else if (text == "false" || text == "0" || text == "off" || text == "no")
-    *value = false;
-  else
-    refuse(f, where, "true or false", text);
+  if (text == "true" || text == "1" || text == "on" || text == "yes") *value = true;
+  else if (text == "false" || text == "0" || text == "off" || text == "no") *value = false;
+  else refuse(f, where, "true or false", text);
 }
 
 void set_int(const Field& f, int64_t* value, const std::string& text, const std::string& where) {
@@ -56,7 +56,8 @@ void set_int(const Field& f, int64_t* value, const std::string& text, const std:
 void set_double(const Field& f, double* value, const std::string& text, const std::string& where) {
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(v)) refuse(f, where, bounds_text(f, "a number"), text);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(v))
+    refuse(f, where, bounds_text(f, "a number"), text);
   check_bounds(f, v, "a number", text, where);
   *value = v;
 }
@@ -97,7 +98,8 @@ void set_from_toml(const Field& f, const toml::node& node, const std::string& wh
   if (!node.is_value()) refuse(f, where, "a single value", node.is_table() ? "a table" : "an array");
   const bool is_string = std::holds_alternative<std::string*>(f.value);
   if (is_string && !node.is_string()) refuse(f, where, "a string in quotes", toml_scalar(node));
-  if (std::holds_alternative<bool*>(f.value) && !node.is_boolean()) refuse(f, where, "true or false", toml_scalar(node));
+  if (std::holds_alternative<bool*>(f.value) && !node.is_boolean())
+    refuse(f, where, "true or false", toml_scalar(node));
   if (std::holds_alternative<double*>(f.value) && !node.is_number()) refuse(f, where, "a number", toml_scalar(node));
   if (std::holds_alternative<int64_t*>(f.value) && !node.is_integer() && !node.is_string())
     refuse(f, where, "a whole number", toml_scalar(node));
@@ -107,12 +109,10 @@ void set_from_toml(const Field& f, const toml::node& node, const std::string& wh
 std::string toml_string(const std::string& s) {
   std::string out = "\"";
   for (const char c : s) {
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
+    if (c == '"' || c == '\\') out += '\\', out += c;
     else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
-    else
-      out += c;
+    else out += c;
   }
   return out + "\"";
 }
@@ -146,7 +146,8 @@ void read_toml(const FieldList& list, const std::string& text, const std::string
   try {
     table = toml::parse(text, where);
   } catch (const toml::parse_error& e) {
-    fail(ErrorKind::usage, "{}:{}:{}: expected TOML; {}", where, e.source().begin.line, e.source().begin.column, e.description());
+    fail(ErrorKind::usage, "{}:{}:{}: expected TOML; {}", where, e.source().begin.line, e.source().begin.column,
+         e.description());
   }
   std::vector<std::string> known;
   for (const Field& f : list) known.push_back(f.name);
@@ -157,7 +158,8 @@ void read_toml(const FieldList& list, const std::string& text, const std::string
     const Field* field = find_field(list, name);
     if (field == nullptr) {
       const std::string near = nearest(name, known);
-      fail(ErrorKind::usage, "{}: unknown key \"{}\"{}", place, name, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+      fail(ErrorKind::usage, "{}: unknown key \"{}\"{}", place, name,
+           near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
     }
     set_from_toml(*field, node, place);
   }

@@ -57,7 +57,8 @@ std::string read_file(const std::filesystem::path& file) {
 
 void fsync_path(const std::filesystem::path& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail(ErrorKind::runtime, "{}: cannot be opened to be synced: {}", path.string(), std::strerror(errno));
+  if (fd.get() < 0)
+    fail(ErrorKind::runtime, "{}: cannot be opened to be synced: {}", path.string(), std::strerror(errno));
   // Some file systems refuse to sync a directory (EINVAL); there is nothing more one can do there.
   if (::fsync(fd.get()) != 0 && errno != EINVAL)
     fail(ErrorKind::runtime, "{}: cannot be synced: {}", path.string(), std::strerror(errno));
@@ -108,11 +109,13 @@ FileLock::~FileLock() {
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const Descriptor fd(open_for_reading(file));
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(ErrorKind::input, "{}: cannot be read: {}", file.string(), std::strerror(errno));
+  if (::fstat(fd.get(), &status) != 0)
+    fail(ErrorKind::input, "{}: cannot be read: {}", file.string(), std::strerror(errno));
   size_ = status.st_size;
   if (size_ == 0) return;
   void* map = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (map == MAP_FAILED) fail(ErrorKind::input, "{}: cannot be mapped into memory: {}", file.string(), std::strerror(errno));
+  if (map == MAP_FAILED)
+    fail(ErrorKind::input, "{}: cannot be mapped into memory: {}", file.string(), std::strerror(errno));
   data_ = static_cast<const std::byte*>(map);
 }
 

@@ -10,8 +10,8 @@ uint64_t hash64(const void* data, int64_t bytes, uint64_t seed = 0);
 inline uint64_t hash64(std::string_view s, uint64_t seed = 0) {
   return hash64(s.data(), static_cast<int64_t>(s.size()), seed);
 }
-std::string hex64(uint64_t h);                        // "00af..." 16 digits
-uint64_t parse_hex64(const std::string& s);           // Error{input} when it is not 16 hex digits
+std::string hex64(uint64_t h);               // "00af..." 16 digits
+uint64_t parse_hex64(const std::string& s);  // Error{input} when it is not 16 hex digits
 
 // A digest over pieces that arrive in order.
 class StreamHash {

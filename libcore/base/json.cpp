@@ -13,7 +13,8 @@ namespace {
 constexpr int kMaxDepth = 256;
 
 const Json& member(const Json& object, const char* key, const std::string& where, const char* expected) {
-  if (!object.is_object()) fail(ErrorKind::input, "{}: expected an object that holds \"{}\", found {}", where, key, object.type_name());
+  if (!object.is_object())
+    fail(ErrorKind::input, "{}: expected an object that holds \"{}\", found {}", where, key, object.type_name());
   const auto it = object.find(key);
   if (it == object.end()) fail(ErrorKind::input, "{}: key \"{}\" is missing; expected {}", where, key, expected);
   return *it;

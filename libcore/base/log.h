@@ -1,5 +1,5 @@
-// The log: plain lines on stderr, through spdlog. In an MPI job rank 0 logs at info, the others at warnings; each line of
-// a rank above 0 carries its rank.
+// The log: plain lines on stderr, through spdlog. In an MPI job rank 0 logs at info, the others at warnings; each line
+// of a rank above 0 carries its rank.
 #pragma once
 #include <fmt/core.h>
 

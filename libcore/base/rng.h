@@ -1,5 +1,5 @@
-// Counter-based random numbers: a value is a pure function of (key, counter), so it is the same in every layout and after
-// every resume. Philox4x32-10 (Salmon et al. 2011).
+// Counter-based random numbers: a value is a pure function of (key, counter), so it is the same in every layout and
+// after every resume. Philox4x32-10 (Salmon et al. 2011).
 #pragma once
 #include <array>
 #include <cstdint>

@@ -11,7 +11,9 @@ namespace rw {
 
 int64_t parse_size(const std::string& text, const std::string& what) {
   const auto refuse = [&]() {
-    fail(ErrorKind::usage, "{}: expected a whole number, optionally with K, M, G, T, Ki, Mi, Gi or Ti (all binary), found \"{}\"", what, text);
+    fail(ErrorKind::usage,
+         "{}: expected a whole number, optionally with K, M, G, T, Ki, Mi, Gi or Ti (all binary), found \"{}\"", what,
+         text);
   };
   int64_t value = 0;
   size_t i = 0;

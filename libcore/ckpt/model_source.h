@@ -19,8 +19,8 @@ ModelPlace model_place(const std::filesystem::path& path);
 // The newest committed checkpoint of a run; what was passed over is said in a warning. Error{input} when there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 
-// Opens a checkpoint and compares every byte with its digests; Error{input} lists the faults. What trains or is exported
-// must not start from damaged bytes.
+// Opens a checkpoint and compares every byte with its digests; Error{input} lists the faults. What trains or is
+// exported must not start from damaged bytes.
 std::unique_ptr<Checkpoint> intact_checkpoint(const std::filesystem::path& dir);
 
 struct ModelSource {

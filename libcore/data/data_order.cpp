@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"

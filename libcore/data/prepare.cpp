@@ -65,7 +65,8 @@ void refuse_pipes(const PrepareSpec& spec) {
   for (const std::string& path : spec.input) {
     std::error_code ignored;
     if (path != "-" && std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
-      fail(ErrorKind::input, "{}: expected a regular file, which --train-bpe reads twice; give a pipe as --input - instead", path);
+      fail(ErrorKind::input,
+           "{}: expected a regular file, which --train-bpe reads twice; give a pipe as --input - instead", path);
   }
 }
 

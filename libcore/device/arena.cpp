@@ -21,7 +21,8 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 // Touches every page: the first touch of fresh memory is far slower than any later one, so it is paid before step 1.
 void touch(std::byte* data, int64_t bytes, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t offset = 0; offset < bytes; offset += kPage) *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
+  for (int64_t offset = 0; offset < bytes; offset += kPage)
+    *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
 }
 
 // What the system can give without swapping; all there is where it does not say.
@@ -60,15 +61,20 @@ Arena::~Arena() {
 
 void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
   const int64_t rounded = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
-  void* data = rounded > available_bytes() ? MAP_FAILED : ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = rounded > available_bytes() ? MAP_FAILED
+                                           : ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
+                                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     std::string holders;
     for (size_t i = 0; i < held_.size(); ++i)
       if (held_[i] > 0)
-        holders += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(i)), format_bytes(static_cast<double>(held_[i])));
-    fail(ErrorKind::runtime, "out of memory: {} asked for {}, {} are available; held so far:{} use a smaller model, --micro-batch or --seq-len",
-         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner), format_bytes(static_cast<double>(available_bytes())),
-         holders.empty() ? " nothing;" : holders);
+        holders += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(i)),
+                               format_bytes(static_cast<double>(held_[i])));
+    fail(ErrorKind::runtime,
+         "out of memory: {} asked for {}, {} are available; held so far:{} use a smaller model, --micro-batch or "
+         "--seq-len",
+         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner),
+         format_bytes(static_cast<double>(available_bytes())), holders.empty() ? " nothing;" : holders);
   }
   if (rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
   blocks_.push_back({data, rounded});

@@ -7,7 +7,18 @@
 
 namespace rw {
 
-enum class MemoryOwner { weights, packed_weights, gradients, optimizer, activations, workspace, data, comm, kv, n_owners };
+enum class MemoryOwner {
+  weights,
+  packed_weights,
+  gradients,
+  optimizer,
+  activations,
+  workspace,
+  data,
+  comm,
+  kv,
+  n_owners
+};
 const char* memory_owner_name(MemoryOwner o);
 
 class Arena {
@@ -31,12 +42,16 @@ class Arena {
   int64_t total_bytes() const;
 
  private:
-  struct Block { void* data; int64_t bytes; };
+  struct Block {
+    void* data;
+    int64_t bytes;
+  };
   std::vector<Block> blocks_;
   std::array<int64_t, static_cast<size_t>(MemoryOwner::n_owners)> held_{};
 };
 
-// malloc keeps big blocks instead of returning them (first touch is slow on many virtual machines). First thing in main.
+// malloc keeps big blocks instead of returning them (first touch is slow on many virtual machines). First thing in
+// main.
 void keep_freed_memory();
 int64_t resident_bytes();  // VmRSS of this process
 

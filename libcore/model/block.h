@@ -1,5 +1,5 @@
-// A transformer block: one forward for training and serving; what differs is data. Shapes: T rows of the flat batch, C width,
-// H query heads, Hkv key/value heads, D head size, F ffn width, U = 2F (gated) or F.
+// A transformer block: one forward for training and serving; what differs is data. Shapes: T rows of the flat batch, C
+// width, H query heads, Hkv key/value heads, D head size, F ffn width, U = 2F (gated) or F.
 #pragma once
 #include <cstdint>
 
@@ -31,21 +31,21 @@ struct AttnBatch {
 // What a block's forward leaves for its backward. Serving points all layers at one set. The residual stream arrives as
 // `x_in` plus the previous block's `branch` (null for the first): the sum is formed inside this block's first norm.
 struct BlockActs {
-  const void* x_in;        // (T, C)
-  const void* branch_in;   // (T, C) or null
-  void* x;                 // (T, C) x_in + branch_in; x_in itself when branch_in is null
-  void* attn_norm;         // (T, C)
+  const void* x_in;              // (T, C)
+  const void* branch_in;         // (T, C) or null
+  void* x;                       // (T, C) x_in + branch_in; x_in itself when branch_in is null
+  void* attn_norm;               // (T, C)
   float *attn_mean, *attn_rstd;  // (T)
-  void* qkv;               // (T, (H+2Hkv)*D), rotated
-  void* attn;              // (T, H*D)
-  float* lse;              // (T, H)
-  void* out;               // (T, C) output of the attention projection; scratch after the forward
-  void* mid;               // (T, C) x + out
-  void* mlp_norm;          // (T, C)
+  void* qkv;                     // (T, (H+2Hkv)*D), rotated
+  void* attn;                    // (T, H*D)
+  float* lse;                    // (T, H)
+  void* out;                     // (T, C) output of the attention projection; scratch after the forward
+  void* mid;                     // (T, C) x + out
+  void* mlp_norm;                // (T, C)
   float *mlp_mean, *mlp_rstd;    // (T)
-  void* up;                // (T, U)
-  void* act;               // (T, F)
-  void* branch;            // (T, C) output of the mlp: the block's result is mid + branch
+  void* up;                      // (T, U)
+  void* act;                     // (T, F)
+  void* branch;                  // (T, C) output of the mlp: the block's result is mid + branch
 };
 
 // Gradients on the way down. d_out arrives and stays until the weight half is done; d_x leaves.
@@ -69,8 +69,8 @@ struct BlockShape {
   float eps, scale;
 };
 
-void block_fwd(const BlockWeights& w, const BlockActs& a, const AttnBatch& batch, const BlockShape& s, const RopeTable* rope,
-               const Exec& exec);
+void block_fwd(const BlockWeights& w, const BlockActs& a, const AttnBatch& batch, const BlockShape& s,
+               const RopeTable* rope, const Exec& exec);
 // The backward is two calls: input gradients first (what the previous stage waits for), weight gradients when it suits.
 void block_bwd_input(const BlockWeights& w, const BlockActs& a, const BlockGradActs& g, const AttnBatch& batch,
                      const BlockShape& s, const RopeTable* rope, const Exec& exec);

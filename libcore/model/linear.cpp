@@ -6,32 +6,73 @@ namespace rw {
 namespace {
 
 GemmPack fwd_pack(const PackedLinear& w, const Exec& exec) {
-  return {.packed = w.fwd, .b = w.master, .n = w.n_out, .k = w.n_in, .b_trans = Trans::yes, .src_t = DType::f32, .t = exec.t};
+  return {.packed = w.fwd,
+          .b = w.master,
+          .n = w.n_out,
+          .k = w.n_in,
+          .b_trans = Trans::yes,
+          .src_t = DType::f32,
+          .t = exec.t};
 }
 
 GemmPack bwd_pack(const PackedLinear& w, const Exec& exec) {
-  return {.packed = w.bwd, .b = w.master, .n = w.n_in, .k = w.n_out, .b_trans = Trans::no, .src_t = DType::f32, .t = exec.t};
+  return {.packed = w.bwd,
+          .b = w.master,
+          .n = w.n_in,
+          .k = w.n_out,
+          .b_trans = Trans::no,
+          .src_t = DType::f32,
+          .t = exec.t};
 }
 
 Gemm fwd_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  return {.c = y, .a = x, .b_packed = w.fwd, .bias = w.bias, .m = rows, .n = w.n_out, .k = w.n_in, .t = exec.t, .ct = exec.t,
+  return {.c = y,
+          .a = x,
+          .b_packed = w.fwd,
+          .bias = w.bias,
+          .m = rows,
+          .n = w.n_out,
+          .k = w.n_in,
+          .t = exec.t,
+          .ct = exec.t,
           .workspace = exec.workspace};
 }
 
 Gemm input_gemm(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  return {.c = d_x, .a = d_y, .b_packed = w.bwd, .m = rows, .n = w.n_in, .k = w.n_out, .t = exec.t, .ct = exec.t,
+  return {.c = d_x,
+          .a = d_y,
+          .b_packed = w.bwd,
+          .m = rows,
+          .n = w.n_in,
+          .k = w.n_out,
+          .t = exec.t,
+          .ct = exec.t,
           .workspace = exec.workspace};
 }
 
-Gemm weight_gemm(const LinearGrad& grad, const void* d_y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  return {.c = grad.d_w, .a = d_y, .b = x, .m = w.n_out, .n = w.n_in, .k = rows, .a_trans = Trans::yes, .t = exec.t,
-          .ct = DType::f32, .write = grad.write, .workspace = exec.workspace};
+Gemm weight_gemm(const LinearGrad& grad, const void* d_y, const void* x, int64_t rows, const PackedLinear& w,
+                 const Exec& exec) {
+  return {.c = grad.d_w,
+          .a = d_y,
+          .b = x,
+          .m = w.n_out,
+          .n = w.n_in,
+          .k = rows,
+          .a_trans = Trans::yes,
+          .t = exec.t,
+          .ct = DType::f32,
+          .write = grad.write,
+          .workspace = exec.workspace};
 }
 
 }  // namespace
 
-int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec) { return exec.ops.packed_bytes(fwd_pack(w, exec), exec.stream); }
-int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) { return exec.ops.packed_bytes(bwd_pack(w, exec), exec.stream); }
+int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec) {
+  return exec.ops.packed_bytes(fwd_pack(w, exec), exec.stream);
+}
+int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) {
+  return exec.ops.packed_bytes(bwd_pack(w, exec), exec.stream);
+}
 
 void pack(const PackedLinear& w, const Exec& exec) {
   exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
@@ -50,7 +91,8 @@ void linear_bwd_weight(const LinearGrad& grad, const void* d_y, const void* x, i
                        const Exec& exec) {
   exec.ops.gemm(weight_gemm(grad, d_y, x, rows, w, exec), exec.stream);
   if (grad.d_b != nullptr)
-    exec.ops.bias_bwd({.d_bias = grad.d_b, .d_y = d_y, .rows = rows, .n = w.n_out, .t = exec.t, .write = grad.write}, exec.stream);
+    exec.ops.bias_bwd({.d_bias = grad.d_b, .d_y = d_y, .rows = rows, .n = w.n_out, .t = exec.t, .write = grad.write},
+                      exec.stream);
 }
 
 int64_t linear_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec) {
@@ -58,7 +100,8 @@ int64_t linear_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& 
   int64_t most = bytes(fwd_gemm(nullptr, nullptr, rows, w, exec));
   most = std::max(most, bytes(input_gemm(nullptr, nullptr, rows, w, exec)));
   for (const Write write : {Write::overwrite, Write::accumulate})
-    most = std::max(most, bytes(weight_gemm({.d_w = nullptr, .d_b = nullptr, .write = write}, nullptr, nullptr, rows, w, exec)));
+    most = std::max(
+        most, bytes(weight_gemm({.d_w = nullptr, .d_b = nullptr, .write = write}, nullptr, nullptr, rows, w, exec)));
   return most;
 }
 

@@ -6,8 +6,8 @@
 
 namespace rw {
 
-// A weight as the products read it. `fwd` packs W^T as the right operand of x W^T, `bwd` packs W as that of d_y W (null in
-// inference). master is the f32 weight both are made from.
+// A weight as the products read it. `fwd` packs W^T as the right operand of x W^T, `bwd` packs W as that of d_y W (null
+// in inference). master is the f32 weight both are made from.
 struct PackedLinear {
   const float* master = nullptr;  // (n_out, n_in)
   const float* bias = nullptr;    // (n_out) or null
@@ -21,8 +21,9 @@ int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec);
 // Makes fwd and, where it is not null, bwd from the master weight.
 void pack(const PackedLinear& w, const Exec& exec);
 
-void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);          // y (rows, n_out)
-void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec);  // d_x (rows, n_in)
+void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);  // y (rows, n_out)
+void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w,
+                      const Exec& exec);  // d_x (rows, n_in)
 
 // d_w (n_out, n_in) and, when not null, d_b (n_out) are written or accumulated.
 struct LinearGrad {

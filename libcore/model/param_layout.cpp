@@ -59,7 +59,9 @@ void init_params(const ParamLayout& layout, float* base, uint64_t seed) {
     const Range slice = layout.slice(i);
     float* dst = base + slice.offset;
     switch (p.init) {
-      case Init::normal: fill_normal(dst, slice.n, static_cast<float>(p.init_std), rng_key(seed, "init/" + p.name), 0); break;
+      case Init::normal:
+        fill_normal(dst, slice.n, static_cast<float>(p.init_std), rng_key(seed, "init/" + p.name), 0);
+        break;
       case Init::zeros: std::fill_n(dst, slice.n, 0.0f); break;
       case Init::ones: std::fill_n(dst, slice.n, 1.0f); break;
     }
@@ -74,9 +76,17 @@ BlockParams block_params(const ParamLayout& layout, float* base, int64_t layer) 
   check_adjacent(layout, base, layer, {R::gate_b, R::up_b});
   const auto at = [&](R role) { return layout.find(base, role, layer); };
   const bool gated = layout.spec().gated_mlp();
-  return {.attn_norm_w = at(R::attn_norm_w), .attn_norm_b = at(R::attn_norm_b), .qkv_w = at(R::q_w), .qkv_b = at(R::q_b),
-          .out_w = at(R::out_w), .out_b = at(R::out_b), .mlp_norm_w = at(R::mlp_norm_w), .mlp_norm_b = at(R::mlp_norm_b),
-          .up_w = at(gated ? R::gate_w : R::up_w), .up_b = at(gated ? R::gate_b : R::up_b), .down_w = at(R::down_w),
+  return {.attn_norm_w = at(R::attn_norm_w),
+          .attn_norm_b = at(R::attn_norm_b),
+          .qkv_w = at(R::q_w),
+          .qkv_b = at(R::q_b),
+          .out_w = at(R::out_w),
+          .out_b = at(R::out_b),
+          .mlp_norm_w = at(R::mlp_norm_w),
+          .mlp_norm_b = at(R::mlp_norm_b),
+          .up_w = at(gated ? R::gate_w : R::up_w),
+          .up_b = at(gated ? R::gate_b : R::up_b),
+          .down_w = at(R::down_w),
           .down_b = at(R::down_b)};
 }
 
@@ -84,8 +94,10 @@ EndParams end_params(const ParamLayout& layout, float* base) {
   using R = ParamRole;
   const int64_t last = layout.spec().layers;
   float* embedding = layout.find(base, R::token_embedding, -1);
-  return {.token_embedding = embedding, .position_embedding = layout.find(base, R::position_embedding, -1),
-          .final_norm_w = layout.find(base, R::final_norm_w, last), .final_norm_b = layout.find(base, R::final_norm_b, last),
+  return {.token_embedding = embedding,
+          .position_embedding = layout.find(base, R::position_embedding, -1),
+          .final_norm_w = layout.find(base, R::final_norm_w, last),
+          .final_norm_b = layout.find(base, R::final_norm_b, last),
           .head_w = layout.spec().tied_head ? embedding : layout.find(base, R::head_w, last)};
 }
 

@@ -1,5 +1,6 @@
 // Where the parameters lie in memory: one flat f32 buffer, in table order, cut into groups (embeddings, each block, the
-// final norm with the head) that are leased, packed and reduced as wholes. Weights, gradients and optimizer state share it.
+// final norm with the head) that are leased, packed and reduced as wholes. Weights, gradients and optimizer state share
+// it.
 #pragma once
 #include <cstdint>
 #include <vector>

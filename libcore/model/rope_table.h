@@ -1,4 +1,5 @@
-// Cosines and sines of the rotary embedding (Su et al. 2021), with the scalings of Llama 3.1 and of linear interpolation.
+// Cosines and sines of the rotary embedding (Su et al. 2021), with the scalings of Llama 3.1 and of linear
+// interpolation.
 #pragma once
 #include <cstdint>
 #include <vector>

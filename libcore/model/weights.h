@@ -1,5 +1,5 @@
-// Weights are leased: a block asks its source for them and gives them back. Resident weights are all there is for one rank;
-// sharded and offloaded sources stand behind the same three calls.
+// Weights are leased: a block asks its source for them and gives them back. Resident weights are all there is for one
+// rank; sharded and offloaded sources stand behind the same three calls.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -15,7 +15,7 @@ namespace rw {
 
 struct GeneratorSpec {
   ModelSpec model;
-  DType precision;     // f32 or bf16
+  DType precision;  // f32 or bf16
   int threads;
   int64_t max_tokens;  // longest prompt + continuation
   int64_t prefill_chunk = 256;
@@ -62,8 +62,8 @@ class Generator {
   std::vector<int32_t> pages_;  // of the sequence, in order
   std::vector<int32_t> pos_;
   std::vector<int64_t> slot_;
-  int64_t context_ = 0;         // tokens fed
-  std::vector<float> logits_;   // (V)
+  int64_t context_ = 0;        // tokens fed
+  std::vector<float> logits_;  // (V)
 };
 
 }  // namespace rw

@@ -11,7 +11,9 @@ namespace rw {
 
 int32_t Sampler::sample(const float* logits, int64_t v, const SamplingParams& params, int64_t position) {
   if (!std::all_of(logits, logits + v, [](float z) { return z < std::numeric_limits<float>::infinity(); }))
-    fail(ErrorKind::runtime, "the model's logits at position {} are not finite: its weights are damaged or the run that made them diverged", position);
+    fail(ErrorKind::runtime,
+         "the model's logits at position {} are not finite: its weights are damaged or the run that made them diverged",
+         position);
   const float* best = std::max_element(logits, logits + v);
   if (params.temperature <= 0) return static_cast<int32_t>(best - logits);
   candidates_.clear();
@@ -19,11 +21,14 @@ int32_t Sampler::sample(const float* logits, int64_t v, const SamplingParams& pa
     const double z = (static_cast<double>(logits[i]) - static_cast<double>(*best)) / params.temperature;
     if (z > -80) candidates_.push_back({.weight = std::exp(z), .id = static_cast<int32_t>(i)});
   }
-  const auto heavier = [](const Candidate& a, const Candidate& b) { return a.weight != b.weight ? a.weight > b.weight : a.id < b.id; };
+  const auto heavier = [](const Candidate& a, const Candidate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  };
   size_t n = candidates_.size();
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < n) {
     n = static_cast<size_t>(params.top_k);
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(n), candidates_.end(), heavier);
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(n), candidates_.end(),
+                     heavier);
   }
   const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(n);
   std::sort(candidates_.begin(), end, heavier);

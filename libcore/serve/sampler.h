@@ -1,5 +1,5 @@
-// From logits to a token: temperature, top-k, top-p (nucleus; Holtzman et al. 2020), a random number of its own per request and
-// position, so that neighbours in a batch change nothing.
+// From logits to a token: temperature, top-k, top-p (nucleus; Holtzman et al. 2020), a random number of its own per
+// request and position, so that neighbours in a batch change nothing.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,8 @@ struct SamplingParams {
 
 class Sampler {
  public:
-  // logits (v) are read only. `position` is the index of the token in its sequence. Greedy takes the lowest id among equals.
+  // logits (v) are read only. `position` is the index of the token in its sequence. Greedy takes the lowest id among
+  // equals.
   int32_t sample(const float* logits, int64_t v, const SamplingParams& params, int64_t position);
 
  private:

@@ -1,5 +1,5 @@
-// A file of one JSON object a line (metrics.jsonl, events.jsonl): appended whole lines, so that a reader and a crash see
-// no half line but the last.
+// A file of one JSON object a line (metrics.jsonl, events.jsonl): appended whole lines, so that a reader and a crash
+// see no half line but the last.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -22,7 +22,8 @@ class JsonLines {
   int fd_ = -1;
 };
 
-// Cuts off, in place, the lines whose "step" is beyond `last_step`: what a resumed run computes again; and a torn last line.
+// Cuts off, in place, the lines whose "step" is beyond `last_step`: what a resumed run computes again; and a torn last
+// line.
 void drop_lines_after(const std::filesystem::path& file, int64_t last_step);
 
 }  // namespace rw

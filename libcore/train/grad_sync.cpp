@@ -21,7 +21,8 @@ GradPlace DataParallelSink::open(int64_t) {
 void DataParallelSink::done(int64_t group) {
   if (!last_) return;
   const Range range = layout_.group(group);
-  CHECK(static_cast<int64_t>(requests_.size()) < layout_.n_groups(), "group %lld reduced twice in a step", static_cast<long long>(group));
+  CHECK(static_cast<int64_t>(requests_.size()) < layout_.n_groups(), "group %lld reduced twice in a step",
+        static_cast<long long>(group));
   requests_.push_back(dp_.all_reduce_start(grads() + range.offset, range.n, DType::f32, ReduceOp::sum));
 }
 

@@ -1,5 +1,5 @@
-// Data-parallel gradients: a flat buffer that the ranks share; a group starts to be reduced as soon as the last micro-batch
-// has finished it, while backward goes on.
+// Data-parallel gradients: a flat buffer that the ranks share; a group starts to be reduced as soon as the last
+// micro-batch has finished it, while backward goes on.
 #pragma once
 #include <vector>
 

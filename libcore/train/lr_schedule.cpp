@@ -24,7 +24,8 @@ double lr_at(const TrainSpec& spec, double peak_lr, int64_t step) {
   const double span = static_cast<double>(std::max<int64_t>(1, spec.steps - decay_from));
   const double progress = std::min(1.0, static_cast<double>(step - decay_from) / span);
   const double min_lr = std::min(spec.min_lr, peak_lr);
-  const double keep = spec.lr_schedule == "cosine" ? 0.5 * (1.0 + std::cos(std::numbers::pi * progress)) : 1.0 - progress;
+  const double keep =
+      spec.lr_schedule == "cosine" ? 0.5 * (1.0 + std::cos(std::numbers::pi * progress)) : 1.0 - progress;
   return min_lr + (peak_lr - min_lr) * keep;
 }
 

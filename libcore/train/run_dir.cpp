@@ -23,7 +23,8 @@ fs::path checkpoint_at(const fs::path& path) {
   const fs::path folder = fs::exists(path / "checkpoints") ? path / "checkpoints" : path;
   const auto entries = list_checkpoints(folder);
   if (entries.empty())
-    fail(ErrorKind::usage, "--resume {}: expected a checkpoint (a folder with manifest.json) or a run that holds one, found neither",
+    fail(ErrorKind::usage,
+         "--resume {}: expected a checkpoint (a folder with manifest.json) or a run that holds one, found neither",
          path.string());
   return entries.back().dir;
 }
@@ -32,7 +33,9 @@ fs::path checkpoint_at(const fs::path& path) {
 bool holds_committed(const fs::path& dir) {
   if (!fs::is_directory(dir)) return false;
   for (const auto& entry : fs::directory_iterator(dir))
-    if (const std::string name = entry.path().filename().string(); name.starts_with("step-") && name.find('.') == std::string::npos) return true;
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("step-") && name.find('.') == std::string::npos)
+      return true;
   return false;
 }
 
@@ -45,13 +48,16 @@ ResumePlan plan_resume(const TrainSpec& spec) {
     fail(ErrorKind::usage, "--out {}: expected a directory or a new name, found a file", spec.out);
   if (spec.resume == "none") {
     if (used)
-      fail(ErrorKind::usage, "--out {} already holds a run; continue it with --resume auto, or choose another directory", spec.out);
+      fail(ErrorKind::usage,
+           "--out {} already holds a run; continue it with --resume auto, or choose another directory", spec.out);
     return plan;
   }
   if (spec.resume != "auto") {
     const fs::path checkpoint = checkpoint_at(spec.resume);
     if (used && fs::weakly_canonical(checkpoint).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
-      fail(ErrorKind::usage, "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out", spec.resume, spec.out);
+      fail(ErrorKind::usage,
+           "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out",
+           spec.resume, spec.out);
     plan.checkpoint = intact_checkpoint(checkpoint);
     return plan;
   }
@@ -68,7 +74,8 @@ ResumePlan plan_resume(const TrainSpec& spec) {
   // A save that was interrupted before its first commit leaves a .tmp folder only; anything else held training that
   // must not be silently begun anew.
   if (plan.checkpoint == nullptr && holds_committed(checkpoints_dir(spec)))
-    fail(ErrorKind::input, "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
+    fail(ErrorKind::input,
+         "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
          checkpoints_dir(spec).string(), plan.notes.empty() ? "no manifest was found" : plan.notes.front());
   return plan;
 }
@@ -85,12 +92,15 @@ FileLock lock_run(const fs::path& out) {
   std::error_code error;
   fs::create_directories(out / "checkpoints", error);
   if (error) fail(ErrorKind::runtime, "--out {}: cannot be created: {}", out.string(), error.message());
-  return FileLock(out / ".lock", fmt::format("--out {}: another process is training in it; wait for it or choose another directory", out.string()));
+  return FileLock(out / ".lock",
+                  fmt::format("--out {}: another process is training in it; wait for it or choose another directory",
+                              out.string()));
 }
 
 void write_run_json(const fs::path& out, Json run) {
   const fs::path file = out / "run.json";
-  if (fs::exists(file)) run["created"] = json_string(read_json(file), "created", file.string(), run["created"].get<std::string>());
+  if (fs::exists(file))
+    run["created"] = json_string(read_json(file), "created", file.string(), run["created"].get<std::string>());
   write_file_atomic(out / "run.json", run.dump(2) + "\n");
 }
 

@@ -18,16 +18,19 @@ namespace {
 
 void check_fits_model(const TokenFile& file, const ModelSpec& model) {
   if (file.vocab_size() > model.vocab_size)
-    fail(ErrorKind::input, "{}: its tokenizer has {} tokens, the model's vocabulary {}; prepare the data with the model's tokenizer or use a model with vocab_size >= {}",
+    fail(ErrorKind::input,
+         "{}: its tokenizer has {} tokens, the model's vocabulary {}; prepare the data with the model's tokenizer or "
+         "use a model with vocab_size >= {}",
          file.path().string(), file.vocab_size(), model.vocab_size, file.vocab_size());
   if (file.max_token() >= model.vocab_size)
-    fail(ErrorKind::input, "{}: holds token id {}; expected ids below the model's vocab_size {}", file.path().string(), file.max_token(),
-         model.vocab_size);
+    fail(ErrorKind::input, "{}: holds token id {}; expected ids below the model's vocab_size {}", file.path().string(),
+         file.max_token(), model.vocab_size);
 }
 
 void check_long_enough(const TokenFile& file, int64_t n, int64_t seq_len) {
   if (n <= seq_len)
-    fail(ErrorKind::input, "{}: {} tokens to train on; --seq-len {} needs at least {}; use a shorter --seq-len or more text",
+    fail(ErrorKind::input,
+         "{}: {} tokens to train on; --seq-len {} needs at least {}; use a shorter --seq-len or more text",
          file.path().string(), n, seq_len, seq_len + 1);
 }
 
@@ -52,14 +55,16 @@ std::string changed_settings(const Json& identity, TrainSpec spec) {
 void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks) {
   if (spec.seq_len == 0) spec.seq_len = std::min<int64_t>(model.max_position, 1024);
   if (spec.seq_len > model.max_position)
-    fail(ErrorKind::usage, "--seq-len = {} is longer than the model's longest sequence, {} (max_position_embeddings)", spec.seq_len,
-         model.max_position);
+    fail(ErrorKind::usage, "--seq-len = {} is longer than the model's longest sequence, {} (max_position_embeddings)",
+         spec.seq_len, model.max_position);
   const int64_t per_pass = spec.micro_batch * ranks;
   if (spec.global_batch == 0) spec.global_batch = per_pass;
   if (spec.global_batch % per_pass != 0)
-    fail(ErrorKind::usage, "--global-batch = {} is not divisible by --micro-batch x ranks = {} x {} = {}; the nearest that fit are {} and {}",
-         spec.global_batch, spec.micro_batch, ranks, per_pass, std::max(per_pass, spec.global_batch / per_pass * per_pass),
-         (spec.global_batch / per_pass + 1) * per_pass);
+    fail(ErrorKind::usage,
+         "--global-batch = {} is not divisible by --micro-batch x ranks = {} x {} = {}; the nearest that fit are {} "
+         "and {}",
+         spec.global_batch, spec.micro_batch, ranks, per_pass,
+         std::max(per_pass, spec.global_batch / per_pass * per_pass), (spec.global_batch / per_pass + 1) * per_pass);
 }
 
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model) {
@@ -73,8 +78,9 @@ TrainData open_data(const TrainSpec& spec, const ModelSpec& model) {
     const int64_t end = file->n_tokens() - held_out;
     check_long_enough(*file, end, spec.seq_len);
     if (!data.files.empty() && file->tokenizer_identity() != data.files[0]->tokenizer_identity())
-      fail(ErrorKind::input, "{}: prepared with tokenizer {}, but {} with {}; a blend needs one tokenizer", file->path().string(),
-           file->tokenizer_identity(), data.files[0]->path().string(), data.files[0]->tokenizer_identity());
+      fail(ErrorKind::input, "{}: prepared with tokenizer {}, but {} with {}; a blend needs one tokenizer",
+           file->path().string(), file->tokenizer_identity(), data.files[0]->path().string(),
+           data.files[0]->tokenizer_identity());
     data.parts.push_back({.file = file, .begin = 0, .end = end, .weight = path.weight});
     if (held_out > 0) data.validation.push_back({.file = file, .begin = end, .end = file->n_tokens()});
     identity += fmt::format("{} 0 {} {}\n", file->fingerprint(), end, path.weight);
@@ -125,7 +131,8 @@ std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainS
   const std::string where = checkpoint.where();
   const auto must_match = [&](const char* what, const auto& found, const auto& expected, const char* advice) {
     if (found != expected)
-      fail(ErrorKind::usage, "cannot resume {}: its {} is {}, this command's is {}; {}", where, what, found, expected, advice);
+      fail(ErrorKind::usage, "cannot resume {}: its {} is {}, this command's is {}; {}", where, what, found, expected,
+           advice);
   };
   constexpr const char* kNewRun = "to go on from its weights in a new run use --init-from and another --out";
   must_match("model", json_string(checkpoint.identity(), "model_identity", where), model_identity(model), kNewRun);
@@ -136,18 +143,23 @@ std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainS
   if (const std::string changed = changed_settings(checkpoint.identity(), spec); !changed.empty())
     notes.push_back("settings changed since the checkpoint:" + changed);
   if (state.global_batch != spec.global_batch)
-    notes.push_back(fmt::format("global-batch was {}, is now {}: the data goes on at sample {}; --lr-batch-rule {} makes the peak learning rate {:g}",
-                                state.global_batch, spec.global_batch, state.samples, spec.lr_batch_rule,
-                                batch_scaled_lr(spec, spec.global_batch)));
+    notes.push_back(
+        fmt::format("global-batch was {}, is now {}: the data goes on at sample {}; --lr-batch-rule {} makes the peak "
+                    "learning rate {:g}",
+                    state.global_batch, spec.global_batch, state.samples, spec.lr_batch_rule,
+                    batch_scaled_lr(spec, spec.global_batch)));
   return notes;
 }
 
-Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world, const std::string& run_id) {
+Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world,
+                  const std::string& run_id) {
   TrainSpec copy = spec;
   Json files = Json::array();
   for (const auto& file : data.files)
-    files.push_back({{"path", std::filesystem::absolute(file->path()).string()}, {"fingerprint", file->fingerprint()},
-                     {"tokens", file->n_tokens()}, {"tokenizer", file->tokenizer_identity()}});
+    files.push_back({{"path", std::filesystem::absolute(file->path()).string()},
+                     {"fingerprint", file->fingerprint()},
+                     {"tokens", file->n_tokens()},
+                     {"tokenizer", file->tokenizer_identity()}});
   return {{"run_id", run_id},
           {"tool_version", version()},
           {"created", utc_timestamp()},

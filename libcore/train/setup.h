@@ -22,7 +22,8 @@ struct TrainData {
   std::string fingerprint;                   // of all training files and ranges
 };
 
-// seq-len and global-batch given their values (0 = default), checked against model and ranks: Error{usage} with the numbers.
+// seq-len and global-batch given their values (0 = default), checked against model and ranks: Error{usage} with the
+// numbers.
 void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks);
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model);
 // The cores of this host shared among its ranks, or --threads.
@@ -31,10 +32,12 @@ int threads_per_rank(const TrainSpec& spec, const Comm& world);
 // Cores of this host that its ranks, bound to fewer, leave without work with so many threads each.
 int idle_cores(int threads, const Comm& world);
 
-// Refuses to resume what is not the same run (model, data, seed, seq-len), each with both values; says what differs but may.
+// Refuses to resume what is not the same run (model, data, seed, seq-len), each with both values; says what differs but
+// may.
 std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainState& state, const TrainSpec& spec,
                                       const ModelSpec& model, const TrainData& data);
 
-Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world, const std::string& run_id);
+Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world,
+                  const std::string& run_id);
 
 }  // namespace rw

@@ -1,4 +1,5 @@
-// SIGUSR1, SIGINT and SIGTERM ask for a clean stop: finish the step, save, exit 75. A second one ends the process at once.
+// SIGUSR1, SIGINT and SIGTERM ask for a clean stop: finish the step, save, exit 75. A second one ends the process at
+// once.
 #pragma once
 
 namespace rw {

@@ -11,25 +11,37 @@ namespace {
 // Logits of this many rows are held at once: enough for the products to run at full speed, small enough to stay cheap.
 constexpr int64_t kHeadRows = 1024;
 
-int64_t count_valid(const int32_t* targets, int64_t n) { return std::count_if(targets, targets + n, [](int32_t t) { return t >= 0; }); }
+int64_t count_valid(const int32_t* targets, int64_t n) {
+  return std::count_if(targets, targets + n, [](int32_t t) { return t >= 0; });
+}
 
 void check_ids(const int32_t* ids, int64_t n, int64_t vocab) {
   for (int64_t i = 0; i < n; ++i)
     if (ids[i] < 0 || ids[i] >= vocab)
-      fail(ErrorKind::input, "the data holds token id {}; expected ids in [0, {}), the model's vocabulary; prepare it with this model's tokenizer",
+      fail(ErrorKind::input,
+           "the data holds token id {}; expected ids in [0, {}), the model's vocabulary; prepare it with this model's "
+           "tokenizer",
            ids[i], vocab);
 }
 
 }  // namespace
 
 TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Comm& dp, Arena& arena)
-    : settings_(settings), exec_(exec), dp_(dp), layout_(settings.spec),
+    : settings_(settings),
+      exec_(exec),
+      dp_(dp),
+      layout_(settings.spec),
       params_(arena.take_n<float>(layout_.total(), MemoryOwner::weights, exec.stream.threads)),
       weights_(layout_, params_, WeightUse::training, exec, arena),
-      decoder_({.spec = settings.spec, .max_rows = settings.micro_batch * settings.seq_len, .max_seqs = settings.micro_batch, .max_position = settings.seq_len,
-                .use = WeightUse::training, .head_rows = kHeadRows},
+      decoder_({.spec = settings.spec,
+                .max_rows = settings.micro_batch * settings.seq_len,
+                .max_seqs = settings.micro_batch,
+                .max_position = settings.seq_len,
+                .use = WeightUse::training,
+                .head_rows = kHeadRows},
                exec, arena),
-      optimizer_(layout_, settings.adam, arena, exec.stream.threads), sink_(layout_, dp),
+      optimizer_(layout_, settings.adam, arena, exec.stream.threads),
+      sink_(layout_, dp),
       local_samples_(settings.global_batch / dp.size()),
       ids_(arena.take_n<int32_t>(local_samples_ * settings.seq_len, MemoryOwner::data)),
       targets_(arena.take_n<int32_t>(local_samples_ * settings.seq_len, MemoryOwner::data)) {

@@ -1,4 +1,5 @@
-// One optimizer step over one global batch: micro-batches forward and backward, gradients reduced meanwhile, clip, AdamW.
+// One optimizer step over one global batch: micro-batches forward and backward, gradients reduced meanwhile, clip,
+// AdamW.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,7 @@ struct StepSettings {
 using ReadSamples = std::function<uint64_t(int64_t first, int64_t n, int32_t* ids, int32_t* targets)>;
 
 struct StepResult {
-  double loss;           // mean over the global batch's valid tokens
+  double loss;  // mean over the global batch's valid tokens
   double grad_norm;
   int64_t valid_tokens;  // global
   uint64_t fingerprint;  // of the global batch's tokens
@@ -62,8 +63,8 @@ class TrainStep {
   Optimizer optimizer_;
   DataParallelSink sink_;
   int64_t local_samples_;
-  int32_t *ids_, *targets_;               // (local_samples, seq_len)
-  std::vector<int32_t> pos_, cu_seqlens_; // of a full micro-batch
+  int32_t *ids_, *targets_;                // (local_samples, seq_len)
+  std::vector<int32_t> pos_, cu_seqlens_;  // of a full micro-batch
 };
 
 }  // namespace rw

@@ -23,8 +23,9 @@ Box row_share(const Shape& shape, int rank, int n_ranks) {
 }  // namespace
 
 Json state_json(const TrainState& s) {
-  return {{"step", s.step}, {"samples", s.samples}, {"tokens", s.tokens}, {"updates", s.updates}, {"skipped", s.skipped},
-          {"seq_len", s.seq_len}, {"seed", s.seed}, {"global_batch", s.global_batch}, {"data_fingerprint", s.data_fingerprint}};
+  return {{"step", s.step},       {"samples", s.samples},           {"tokens", s.tokens},
+          {"updates", s.updates}, {"skipped", s.skipped},           {"seq_len", s.seq_len},
+          {"seed", s.seed},       {"global_batch", s.global_batch}, {"data_fingerprint", s.data_fingerprint}};
 }
 
 TrainState parse_state(const Json& json, const std::string& where) {
@@ -42,7 +43,8 @@ TrainState parse_state(const Json& json, const std::string& where) {
 }
 
 std::vector<TensorPiece> checkpoint_pieces(TrainStep& step, int rank, int n_ranks) {
-  const NamedBuffer buffers[] = {{"", step.params()}, {"adam.m/", step.optimizer().m()}, {"adam.v/", step.optimizer().v()}};
+  const NamedBuffer buffers[] = {
+      {"", step.params()}, {"adam.m/", step.optimizer().m()}, {"adam.v/", step.optimizer().v()}};
   std::vector<TensorPiece> pieces;
   const ParamLayout& layout = step.layout();
   for (const NamedBuffer& buffer : buffers)
@@ -50,7 +52,10 @@ std::vector<TensorPiece> checkpoint_pieces(TrainStep& step, int rank, int n_rank
       const Param& p = layout.params()[i];
       const Box box = row_share(p.shape, rank, n_ranks);
       const int64_t row = n_elements(p.shape) / std::max<int64_t>(1, p.shape[0]);
-      pieces.push_back({.name = buffer.prefix + p.name, .dtype = DType::f32, .shape = p.shape, .box = box,
+      pieces.push_back({.name = buffer.prefix + p.name,
+                        .dtype = DType::f32,
+                        .shape = p.shape,
+                        .box = box,
                         .data = buffer.base + layout.slice(i).offset + box.offset[0] * row});
     }
   return pieces;

@@ -1,4 +1,5 @@
-// What a checkpoint holds of a training run besides identity, and how the flat buffers become named pieces and come back.
+// What a checkpoint holds of a training run besides identity, and how the flat buffers become named pieces and come
+// back.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,10 +12,10 @@
 namespace rw {
 
 struct TrainState {
-  int64_t step = 0;             // optimizer steps asked for so far, skipped ones included
-  int64_t samples = 0;          // global samples consumed: the data position
+  int64_t step = 0;     // optimizer steps asked for so far, skipped ones included
+  int64_t samples = 0;  // global samples consumed: the data position
   int64_t tokens = 0;
-  int64_t updates = 0;          // AdamW's own count
+  int64_t updates = 0;  // AdamW's own count
   int64_t skipped = 0;
   int64_t seq_len = 0, seed = 0, global_batch = 0;
   std::string data_fingerprint;

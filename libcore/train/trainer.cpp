@@ -32,7 +32,8 @@ Json json_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr);
 
 class Trainer {
  public:
-  Trainer(const TrainSpec& spec, Comm& world, const TrainObserver& observer) : spec_(spec), world_(world), observer_(observer) {}
+  Trainer(const TrainSpec& spec, Comm& world, const TrainObserver& observer)
+      : spec_(spec), world_(world), observer_(observer) {}
   TrainSummary run();
 
  private:
@@ -81,7 +82,8 @@ class Trainer {
   ModelFlops flops_{};
   int threads_ = 1;
   double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;
-  int64_t first_step_ = 0, start_rss_ = 0, saved_step_ = -1, failed_save_step_ = -1, skips_in_a_row_ = 0, last_validated_ = -1, last_bytes_ = 0;
+  int64_t first_step_ = 0, start_rss_ = 0, saved_step_ = -1, failed_save_step_ = -1, skips_in_a_row_ = 0,
+          last_validated_ = -1, last_bytes_ = 0;
   double last_loss_ = std::nan("");  // until a step has run
   ValidationResult last_validation_;
   bool metrics_full_ = false;
@@ -111,8 +113,8 @@ void Trainer::open_inputs() {
   if (!spec_.model.empty()) {
     const ModelSpec named = load_model_spec(spec_.model);
     if (init_weights_ != nullptr && model_identity(named) != model_identity(model_))
-      fail(ErrorKind::usage, "--model {} is not the model of --init-from {}; leave --model out to take it from there", spec_.model,
-           spec_.init_from);
+      fail(ErrorKind::usage, "--model {} is not the model of --init-from {}; leave --model out to take it from there",
+           spec_.model, spec_.init_from);
     model_ = named;
   }
   settle_batch(spec_, model_, world_.size());
@@ -120,8 +122,10 @@ void Trainer::open_inputs() {
   if (!init_tokenizer_.empty()) {
     const std::string theirs = parse_tokenizer(init_tokenizer_, spec_.init_from)->identity();
     if (theirs != data_.files[0]->tokenizer_identity())
-      warn(fmt::format("--init-from {} was trained with tokenizer {}, the data was prepared with {}: unless these are the same tokens its weights mean nothing here",
-                       spec_.init_from, theirs, data_.files[0]->tokenizer_identity()));
+      warn(
+          fmt::format("--init-from {} was trained with tokenizer {}, the data was prepared with {}: unless these are "
+                      "the same tokens its weights mean nothing here",
+                      spec_.init_from, theirs, data_.files[0]->tokenizer_identity()));
   }
   order_ = std::make_unique<DataOrder>(data_.parts, spec_.seq_len, static_cast<uint64_t>(spec_.seed));
   resume_ = plan_resume(spec_);
@@ -139,8 +143,8 @@ void Trainer::open_inputs() {
   if (spec_.verify_data) {
     for (const auto& file : data_.files) {
       if (!file->verify())
-        fail(ErrorKind::input, "{}: its tokens do not match the recorded fingerprint {}; prepare it again", file->path().string(),
-             file->fingerprint());
+        fail(ErrorKind::input, "{}: its tokens do not match the recorded fingerprint {}; prepare it again",
+             file->path().string(), file->fingerprint());
       note(duplicates_text(find_duplicates(*file, 5)));
     }
   }
@@ -150,13 +154,21 @@ void Trainer::plan_memory() {
   start_rss_ = resident_bytes();
   threads_ = threads_per_rank(spec_, world_);
   if (const int idle = idle_cores(threads_, world_); spec_.threads == 0 && idle > 0)
-    warn(fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or --map-by slot:PE=N", idle));
-  const StepSettings settings{
-      .spec = model_, .seq_len = spec_.seq_len, .micro_batch = spec_.micro_batch, .global_batch = spec_.global_batch,
-      .adam = {.beta1 = static_cast<float>(spec_.beta1), .beta2 = static_cast<float>(spec_.beta2),
-               .eps = static_cast<float>(spec_.eps), .weight_decay = static_cast<float>(spec_.weight_decay)},
-      .clip_norm = spec_.clip_norm};
-  const Exec exec{.ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = spec_.precision == "f32" ? DType::f32 : DType::bf16};
+    warn(
+        fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or "
+                    "--map-by slot:PE=N",
+                    idle));
+  const StepSettings settings{.spec = model_,
+                              .seq_len = spec_.seq_len,
+                              .micro_batch = spec_.micro_batch,
+                              .global_batch = spec_.global_batch,
+                              .adam = {.beta1 = static_cast<float>(spec_.beta1),
+                                       .beta2 = static_cast<float>(spec_.beta2),
+                                       .eps = static_cast<float>(spec_.eps),
+                                       .weight_decay = static_cast<float>(spec_.weight_decay)},
+                              .clip_norm = spec_.clip_norm};
+  const Exec exec{
+      .ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = spec_.precision == "f32" ? DType::f32 : DType::bf16};
   step_ = std::make_unique<TrainStep>(settings, exec, world_, arena_);
   if (spec_.val_fraction > 0 && data_.validation.empty())
     warn(fmt::format("--val-fraction {} holds out no token of this data: there is no validation", spec_.val_fraction));
@@ -243,31 +255,51 @@ void Trainer::record_step(const StepResult& result) {
   Json times = Json::object(), memory = Json::object();
   for (int c = 0; c < static_cast<int>(TimeCategory::n_categories); ++c) {
     const auto category = static_cast<TimeCategory>(c);
-    times[time_category_name(category)] = category == TimeCategory::checkpoint ? last_save_s_ : clock_.seconds(category);
+    times[time_category_name(category)] =
+        category == TimeCategory::checkpoint ? last_save_s_ : clock_.seconds(category);
   }
   last_save_s_ = 0;
   for (int o = 0; o < static_cast<int>(MemoryOwner::n_owners); ++o)
-    if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0) memory[memory_owner_name(owner)] = arena_.bytes(owner);
+    if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0)
+      memory[memory_owner_name(owner)] = arena_.bytes(owner);
   memory["planned"] = arena_.total_bytes();
   memory["outside_arena"] = resident_bytes() - start_rss_ - arena_.total_bytes();
   const Json loss = json_or_null(result.loss), norm = json_or_null(result.grad_norm);
-  const bool written = metrics_.write({{"step", state_.step}, {"loss", loss}, {"lr", lr}, {"grad_norm", norm}, {"tokens", state_.tokens},
-                  {"samples", state_.samples}, {"step_s", seconds}, {"tokens_per_s", tokens_per_s},
-                  {"model_flops", flops_.causal * static_cast<double>(spec_.global_batch * spec_.seq_len)},
-                  {"mfu", {{"full", full}, {"causal", causal}, {"hardware", causal}}},
-                  {"seconds", times}, {"memory_bytes", memory}, {"batch_fingerprint", hex64(result.fingerprint)},
-                  {"skipped", result.skipped}, {"skipped_total", state_.skipped}});
+  const bool written =
+      metrics_.write({{"step", state_.step},
+                      {"loss", loss},
+                      {"lr", lr},
+                      {"grad_norm", norm},
+                      {"tokens", state_.tokens},
+                      {"samples", state_.samples},
+                      {"step_s", seconds},
+                      {"tokens_per_s", tokens_per_s},
+                      {"model_flops", flops_.causal * static_cast<double>(spec_.global_batch * spec_.seq_len)},
+                      {"mfu", {{"full", full}, {"causal", causal}, {"hardware", causal}}},
+                      {"seconds", times},
+                      {"memory_bytes", memory},
+                      {"batch_fingerprint", hex64(result.fingerprint)},
+                      {"skipped", result.skipped},
+                      {"skipped_total", state_.skipped}});
   if (!written && !metrics_full_) {
     metrics_full_ = true;
-    warn(fmt::format("step {}: {}/metrics.jsonl cannot be written (is the disk full?); training goes on without these lines", state_.step, spec_.out));
+    warn(fmt::format(
+        "step {}: {}/metrics.jsonl cannot be written (is the disk full?); training goes on without these lines",
+        state_.step, spec_.out));
   }
   if (result.skipped) {
     event("skip", {{"loss", loss}, {"grad_norm", norm}, {"batch_fingerprint", hex64(result.fingerprint)}});
-    observer_.warning(fmt::format("step {}: loss or gradient is not finite; the update was skipped on all ranks ({} so far)", state_.step,
-                                  state_.skipped));
+    observer_.warning(
+        fmt::format("step {}: loss or gradient is not finite; the update was skipped on all ranks ({} so far)",
+                    state_.step, state_.skipped));
   }
-  observer_.step({.step = state_.step, .steps = spec_.steps, .loss = result.loss, .lr = lr, .grad_norm = result.grad_norm,
-                  .tokens_per_s = tokens_per_s, .mfu_causal = causal});
+  observer_.step({.step = state_.step,
+                  .steps = spec_.steps,
+                  .loss = result.loss,
+                  .lr = lr,
+                  .grad_norm = result.grad_norm,
+                  .tokens_per_s = tokens_per_s,
+                  .mfu_causal = causal});
 }
 
 void Trainer::validate() {
@@ -276,10 +308,13 @@ void Trainer::validate() {
   last_validation_ = validation_->run(*step_, world_);
   last_validated_ = state_.step;
   if (!first_rank()) return;
-  event("validation", {{"val_loss", last_validation_.loss}, {"val_loss_per_byte", last_validation_.loss_per_byte},
-                       {"val_tokens", last_validation_.tokens}, {"seconds", now_s() - start}});
-  observer_.note(fmt::format("step {}: validation loss {:.4f} nats/token, {:.4f} nats/byte ({} tokens, {:.1f} s)", state_.step,
-                             last_validation_.loss, last_validation_.loss_per_byte, last_validation_.tokens, now_s() - start));
+  event("validation", {{"val_loss", last_validation_.loss},
+                       {"val_loss_per_byte", last_validation_.loss_per_byte},
+                       {"val_tokens", last_validation_.tokens},
+                       {"seconds", now_s() - start}});
+  observer_.note(fmt::format("step {}: validation loss {:.4f} nats/token, {:.4f} nats/byte ({} tokens, {:.1f} s)",
+                             state_.step, last_validation_.loss, last_validation_.loss_per_byte,
+                             last_validation_.tokens, now_s() - start));
 }
 
 // Saves unless this step is saved already. A failed save leaves the previous checkpoint and says so.
@@ -291,20 +326,22 @@ bool Trainer::save() {
   }
   try {
     const std::vector<TensorPiece> pieces = checkpoint_pieces(*step_, world_.rank(), world_.size());
-    const SaveReport report = save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), world_);
+    const SaveReport report =
+        save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), world_);
     last_save_s_ = report.seconds;
     last_bytes_ = report.bytes;
     saved_step_ = state_.step;
     event("checkpoint", {{"seconds", report.seconds}, {"bytes", report.bytes}});
     if (first_rank()) prune_checkpoints(checkpoints_dir(spec_), spec_.keep_last, spec_.keep_every);
-    note(fmt::format("step {}: checkpoint saved, {} in {}", state_.step, format_bytes(static_cast<double>(report.bytes)),
-                     format_seconds(report.seconds)));
+    note(fmt::format("step {}: checkpoint saved, {} in {}", state_.step,
+                     format_bytes(static_cast<double>(report.bytes)), format_seconds(report.seconds)));
     return true;
   } catch (const Error& e) {
     failed_save_step_ = state_.step;
     event("checkpoint_failed", {{"error", e.what()}});
-    warn(fmt::format("step {}: no checkpoint was saved: {}; {}", state_.step, e.what(),
-                     saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_) : std::string("there is none yet")));
+    warn(fmt::format(
+        "step {}: no checkpoint was saved: {}; {}", state_.step, e.what(),
+        saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_) : std::string("there is none yet")));
     return false;
   }
 }
@@ -313,14 +350,19 @@ TrainSummary Trainer::summary(bool interrupted) const {
   const double tokens = static_cast<double>((state_.step - first_step_) * spec_.global_batch * spec_.seq_len);
   const double tokens_per_s = train_s_ > 0 ? tokens / train_s_ : 0;
   const double peak = peak_flops_ * world_.size();
-  Json result = {{"run_id", identity_["run_id"]}, {"out", spec_.out}, {"steps", state_.step}, {"params", n_params(model_)}, {"loss", json_or_null(last_loss_)}};
+  Json result = {{"run_id", identity_["run_id"]},
+                 {"out", spec_.out},
+                 {"steps", state_.step},
+                 {"params", n_params(model_)},
+                 {"loss", json_or_null(last_loss_)}};
   if (last_validated_ >= 0) {
     result["val_loss"] = last_validation_.loss;
     if (last_validation_.loss_per_byte > 0) result["val_loss_per_byte"] = last_validation_.loss_per_byte;
   }
   result["tokens"] = state_.tokens;
   result["tokens_per_s"] = tokens_per_s;
-  result["mfu"] = {{"full", flops_.full * tokens_per_s / peak}, {"causal", flops_.causal * tokens_per_s / peak},
+  result["mfu"] = {{"full", flops_.full * tokens_per_s / peak},
+                   {"causal", flops_.causal * tokens_per_s / peak},
                    {"hardware", flops_.causal * tokens_per_s / peak}};
   result["skipped"] = state_.skipped;
   result["train_s"] = train_s_;
@@ -334,9 +376,11 @@ TrainSummary Trainer::summary(bool interrupted) const {
 void Trainer::give_up() {
   event("failed", {{"skips_in_a_row", skips_in_a_row_}});
   throw SharedError(ErrorKind::runtime,
-                    fmt::format("the last {} steps up to {} had a loss or gradient that is not finite; {}; use a smaller --lr or look at the data of these steps",
+                    fmt::format("the last {} steps up to {} had a loss or gradient that is not finite; {}; use a "
+                                "smaller --lr or look at the data of these steps",
                                 skips_in_a_row_, state_.step,
-                                saved_step_ >= 0 ? fmt::format("the checkpoint of step {} stands", saved_step_) : std::string("no checkpoint was saved")));
+                                saved_step_ >= 0 ? fmt::format("the checkpoint of step {} stands", saved_step_)
+                                                 : std::string("no checkpoint was saved")));
 }
 
 TrainSummary Trainer::run() {
@@ -350,8 +394,9 @@ TrainSummary Trainer::run() {
   agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
   run_id_ = world_.broadcast_text(run_id_, 0);
   phase("run directory", [&] { start_run_dir(); });
-  note(fmt::format("{} parameters, {} ranks x {} threads, {}, {}; peak {} FLOP/s a rank ({}); {} planned a rank", format_count(static_cast<double>(n_params(model_))),
-                   world_.size(), threads_, cpu_ops().name, spec_.precision, format_count(peak_flops_), peak_source_,
+  note(fmt::format("{} parameters, {} ranks x {} threads, {}, {}; peak {} FLOP/s a rank ({}); {} planned a rank",
+                   format_count(static_cast<double>(n_params(model_))), world_.size(), threads_, cpu_ops().name,
+                   spec_.precision, format_count(peak_flops_), peak_source_,
                    format_bytes(static_cast<double>(arena_.total_bytes()))));
   bool stop = false;
   while (state_.step < spec_.steps && !stop) {
@@ -368,14 +413,20 @@ TrainSummary Trainer::run() {
   if (state_.step == first_step_)
     warn(fmt::format("nothing to do: the run is at step {} and --steps is {}", state_.step, spec_.steps));
   const bool saved = save();
-  if (!saved && stop) throw SharedError(ErrorKind::runtime, fmt::format("stopped by a signal at step {} and could not save", state_.step));
-  if (!saved) throw SharedError(ErrorKind::runtime, fmt::format("trained to step {} but could not save the last checkpoint", state_.step));
+  if (!saved && stop)
+    throw SharedError(ErrorKind::runtime,
+                      fmt::format("stopped by a signal at step {} and could not save", state_.step));
+  if (!saved)
+    throw SharedError(ErrorKind::runtime,
+                      fmt::format("trained to step {} but could not save the last checkpoint", state_.step));
   event(stop ? "interrupted" : "end", {{"loss", json_or_null(last_loss_)}});
   return summary(stop);
 }
 
 }  // namespace
 
-TrainSummary train(const TrainSpec& spec, Comm& world, const TrainObserver& observer) { return Trainer(spec, world, observer).run(); }
+TrainSummary train(const TrainSpec& spec, Comm& world, const TrainObserver& observer) {
+  return Trainer(spec, world, observer).run();
+}
 
 }  // namespace rw

@@ -1,5 +1,5 @@
-// The training run: sets up from a TrainSpec, loops over steps, validates, saves, stops cleanly. It prints nothing itself:
-// what a person should see goes to the observer (called on rank 0 only).
+// The training run: sets up from a TrainSpec, loops over steps, validates, saves, stops cleanly. It prints nothing
+// itself: what a person should see goes to the observer (called on rank 0 only).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,7 +23,8 @@ struct TrainObserver {
 };
 
 struct TrainSummary {
-  std::string json;  // one object: steps, loss, val_loss, val_loss_per_byte, tokens_per_s, mfu, params, wall_s, checkpoint
+  std::string
+      json;  // one object: steps, loss, val_loss, val_loss_per_byte, tokens_per_s, mfu, params, wall_s, checkpoint
   bool interrupted;  // stopped by a signal after a clean save: exit 75
 };
 

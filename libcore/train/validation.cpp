@@ -22,7 +22,8 @@ int64_t target_bytes(const TokenFile& file, int64_t begin, int64_t end) {
     const int64_t n = std::min(kPiece, end - first);
     file.read(first, n, tokens.data());
     for (int64_t i = 0; i < n; ++i)
-      if (const size_t id = static_cast<size_t>(tokens[static_cast<size_t>(i)]); id < bytes_of.size()) bytes += bytes_of[id];
+      if (const size_t id = static_cast<size_t>(tokens[static_cast<size_t>(i)]); id < bytes_of.size())
+        bytes += bytes_of[id];
   }
   return bytes;
 }

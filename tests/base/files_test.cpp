@@ -41,7 +41,8 @@ TEST_CASE("file errors say which file and why") {
     }
     return "";
   };
-  CHECK(message([&] { read_file(dir / "none"); }) == (dir / "none").string() + ": cannot be opened for reading: No such file or directory");
+  CHECK(message([&] { read_file(dir / "none"); }) ==
+        (dir / "none").string() + ": cannot be opened for reading: No such file or directory");
   CHECK(message([&] { read_file(dir); }) == dir.string() + ": expected a file, found a directory");
   CHECK(message([&] { write_file_atomic(dir / "no" / "f", "x"); }).find("creating failed") != std::string::npos);
   fs::remove_all(dir);

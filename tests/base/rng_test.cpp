@@ -29,7 +29,8 @@ TEST_CASE("normal numbers have mean 0 and the asked deviation, and do not depend
     squares += d * d;
     fourth += d * d * d * d;
   }
-  // Standard errors: std/sqrt(n) of the mean, var*sqrt(2/n) of the variance, sqrt(96/n)*std^4 of the fourth moment; 5 of each.
+  // Standard errors: std/sqrt(n) of the mean, var*sqrt(2/n) of the variance, sqrt(96/n)*std^4 of the fourth moment; 5
+  // of each.
   CHECK(std::abs(sum / n) < 5 * 0.5 / std::sqrt(n));
   CHECK(std::abs(squares / n - 0.25) < 5 * 0.25 * std::sqrt(2.0 / n));
   CHECK(std::abs(fourth / n - 3 * 0.0625) < 5 * 0.0625 * std::sqrt(96.0 / n));

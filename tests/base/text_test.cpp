@@ -48,12 +48,15 @@ TEST_CASE("sizes are binary and take suffixes") {
   CHECK(parse_size("2Ki", "x") == 2048);
   CHECK(parse_size("3MiB", "x") == 3 << 20);
   CHECK(parse_size("1G", "x") == 1 << 30);
-  for (const char* bad : {"", "K", "1.5", "1_", "_1", "12X", "1KK", "99999999999999999999", "9000000T", "0x10", " 1", "1 "})
-    CHECK(error_of([&] { parse_size(bad, "--memory"); }).find("--memory: expected a whole number") != std::string::npos);
+  for (const char* bad :
+       {"", "K", "1.5", "1_", "_1", "12X", "1KK", "99999999999999999999", "9000000T", "0x10", " 1", "1 "})
+    CHECK(error_of([&] { parse_size(bad, "--memory"); }).find("--memory: expected a whole number") !=
+          std::string::npos);
   CHECK(format_bytes(12 * 1024 * 1024) == "12.0 MiB");
   CHECK(format_count(124439808) == "124.4M");
   CHECK(format_seconds(3723) == "1:02:03");
-  CHECK(error_of([] { divide_exact(7, 2, "global-batch", "ranks"); }) == "global-batch = 7 is not divisible by ranks = 2");
+  CHECK(error_of([] { divide_exact(7, 2, "global-batch", "ranks"); }) ==
+        "global-batch = 7 is not divisible by ranks = 2");
 }
 
 TEST_CASE("digests are XXH3's and survive the way through hex") {
@@ -85,11 +88,14 @@ TEST_CASE("fields are set from text and from TOML, and unknown keys name the nea
   set_field(list[1], "4Ki", "--");
   CHECK(toy.count == 4096);
   CHECK(error_of([&] { set_field(list[1], "-1", "--"); }).find("--count: expected a whole number from 0 to") == 0);
-  CHECK(error_of([&] { set_field(list[2], "nan", "--"); }).find("--learning-rate: expected a number of at least 0") == 0);
+  CHECK(error_of([&] { set_field(list[2], "nan", "--"); }).find("--learning-rate: expected a number of at least 0") ==
+        0);
   CHECK(error_of([&] { set_field(list[3], "c", "--"); }) == "--kind: expected one of a, b, found \"c\"");
   CHECK(error_of([&] { set_field(list[0], "maybe", "--"); }).find("--flag: expected true or false") == 0);
 
-  read_toml(list, "flag = true\ncount = 7\nlearning-rate = 1\nkind = \"b\"\nfiles = [\"x\", \"y:0.3\"]\n[plan]\nz = 1\n", "run.toml", {"plan"});
+  read_toml(list,
+            "flag = true\ncount = 7\nlearning-rate = 1\nkind = \"b\"\nfiles = [\"x\", \"y:0.3\"]\n[plan]\nz = 1\n",
+            "run.toml", {"plan"});
   CHECK(toy.flag);
   CHECK(toy.count == 7);
   CHECK(toy.rate == 1.0);
@@ -97,8 +103,10 @@ TEST_CASE("fields are set from text and from TOML, and unknown keys name the nea
   CHECK(error_of([&] { read_toml(list, "\nlerning-rate = 1", "run.toml", {}); }) ==
         "run.toml:2: unknown key \"lerning-rate\"; did you mean \"learning-rate\"?");
   CHECK(error_of([&] { read_toml(list, "count = \n", "run.toml", {}); }).find("run.toml:1") == 0);
-  CHECK(error_of([&] { read_toml(list, "kind = 3", "run.toml", {}); }) == "run.toml:1: kind: expected a string in quotes, found \"3\"");
-  CHECK(error_of([&] { read_toml(list, "[plan]\nx = 1", "run.toml", {}); }).find("unknown key \"plan\"") != std::string::npos);
+  CHECK(error_of([&] { read_toml(list, "kind = 3", "run.toml", {}); }) ==
+        "run.toml:1: kind: expected a string in quotes, found \"3\"");
+  CHECK(error_of([&] { read_toml(list, "[plan]\nx = 1", "run.toml", {}); }).find("unknown key \"plan\"") !=
+        std::string::npos);
 
   Toy copy;
   copy.kind = "x";

@@ -33,12 +33,19 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
   const ParamLayout layout(g.spec);
   float* masters = arena.take_n<float>(layout.total(), MemoryOwner::weights);
   for (size_t i = 0; i < layout.params().size(); ++i)
-    g.weights->read(layout.params()[i].name, whole(layout.params()[i].shape), DType::f32, masters + layout.slice(i).offset);
+    g.weights->read(layout.params()[i].name, whole(layout.params()[i].shape), DType::f32,
+                    masters + layout.slice(i).offset);
   const Exec exec{.ops = cpu_ops(isa), .stream = {.threads = threads}, .t = t};
   ResidentWeights weights(layout, masters, WeightUse::training, exec, arena);
   weights.refresh(exec);
   const int64_t rows = g.batch * g.seq_len;
-  Decoder decoder({.spec = g.spec, .max_rows = rows, .max_seqs = g.batch, .max_position = g.seq_len, .use = WeightUse::training, .head_rows = head_rows}, exec, arena);
+  Decoder decoder({.spec = g.spec,
+                   .max_rows = rows,
+                   .max_seqs = g.batch,
+                   .max_position = g.seq_len,
+                   .use = WeightUse::training,
+                   .head_rows = head_rows},
+                  exec, arena);
   std::vector<int32_t> pos, cu, picked(1);
   for (int64_t b = 0; b <= g.batch; ++b) cu.push_back(static_cast<int32_t>(b * g.seq_len));
   for (int64_t r = 0; r < rows; ++r) pos.push_back(static_cast<int32_t>(r % g.seq_len));
@@ -55,7 +62,8 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
     decoder.logits(picked.data(), 1, out.logits.data() + r * g.spec.vocab_size, weights);
   }
   KeepGrads sink(layout.total());
-  const double sum = decoder.loss_and_backward(g.ids.data(), g.targets.data(), 1.0f / static_cast<float>(valid), batch, weights, sink, layout, [] {});
+  const double sum = decoder.loss_and_backward(g.ids.data(), g.targets.data(), 1.0f / static_cast<float>(valid), batch,
+                                               weights, sink, layout, [] {});
   CHECK(decoder.loss(g.targets.data(), batch, weights) == sum);
   out.loss = sum / static_cast<double>(valid);
   out.grads = sink.grads;
@@ -65,7 +73,8 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
 
 double worst_logit(const GoldenModel& g, const Run& run) {
   double worst = 0;
-  for (size_t i = 0; i < run.logits.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(run.logits[i]) - g.logits_f64[i]));
+  for (size_t i = 0; i < run.logits.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(run.logits[i]) - g.logits_f64[i]));
   return worst;
 }
 
@@ -77,7 +86,8 @@ double worst_grad(const GoldenModel& g, const std::vector<T>& grads, std::string
   for (size_t i = 0; i < layout.params().size(); ++i) {
     const Range s = layout.slice(i);
     for (int64_t k = s.offset; k < s.offset + s.n; ++k) {
-      const double error = std::abs(static_cast<double>(grads[static_cast<size_t>(k)]) - g.grad_f64[static_cast<size_t>(k)]) / scale[i];
+      const double error =
+          std::abs(static_cast<double>(grads[static_cast<size_t>(k)]) - g.grad_f64[static_cast<size_t>(k)]) / scale[i];
       if (!(error <= worst)) worst = error, *where = layout.params()[i].name;
     }
   }
@@ -135,7 +145,8 @@ TEST_CASE("the head in chunks of any size and any number of threads gives the sa
       CHECK(other.loss == one.loss);
       CHECK(other.logits == one.logits);
       double worst = 0;
-      for (size_t i = 0; i < one.grads.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(one.grads[i]) - static_cast<double>(other.grads[i])));
+      for (size_t i = 0; i < one.grads.size(); ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(one.grads[i]) - static_cast<double>(other.grads[i])));
       CHECK(worst <= 1e-6);  // the head's weight gradient is summed in other pieces
       CHECK(other.order == std::vector<int64_t>{4, 3, 2, 1, 0});
     }

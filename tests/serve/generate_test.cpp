@@ -18,7 +18,11 @@ std::vector<int32_t> row_ids(const golden::GoldenModel& g, int64_t row) {
 }
 
 Generator generator(const golden::GoldenModel& g, DType t, int64_t chunk, int threads = 1, int64_t page_tokens = 16) {
-  return Generator({.model = g.spec, .precision = t, .threads = threads, .max_tokens = g.spec.max_position, .prefill_chunk = chunk,
+  return Generator({.model = g.spec,
+                    .precision = t,
+                    .threads = threads,
+                    .max_tokens = g.spec.max_position,
+                    .prefill_chunk = chunk,
                     .page_tokens = page_tokens},
                    *g.weights);
 }
@@ -37,8 +41,9 @@ TEST_CASE("cached logits agree with transformers' full forward at every length")
         const std::vector<int32_t> prefix(ids.begin(), ids.begin() + n);
         const std::vector<float>& logits = gen.feed(prefix, true);
         for (int64_t v = 0; v < g.spec.vocab_size; ++v)
-          worst = std::max(worst, std::abs(static_cast<double>(logits[static_cast<size_t>(v)]) -
-                                           g.logits_f64[static_cast<size_t>((b * g.seq_len + n - 1) * g.spec.vocab_size + v)]));
+          worst = std::max(
+              worst, std::abs(static_cast<double>(logits[static_cast<size_t>(v)]) -
+                              g.logits_f64[static_cast<size_t>((b * g.seq_len + n - 1) * g.spec.vocab_size + v)]));
       }
       CHECK(worst <= 8 * g.logits_f32_error);
     }
@@ -70,11 +75,15 @@ TEST_CASE("generation is reproducible, stops at the end of text and at the longe
   Generator gen = generator(g, DType::f32, 16);
   const auto run = [&](GenerateRequest request) {
     std::vector<int32_t> out;
-    const GenerateReport report = gen.generate(request, [&](int32_t id) { out.push_back(id); return true; });
+    const GenerateReport report = gen.generate(request, [&](int32_t id) {
+      out.push_back(id);
+      return true;
+    });
     CHECK(report.new_tokens == static_cast<int64_t>(out.size()));
     return std::pair(out, report);
   };
-  GenerateRequest request{.prompt = {3, 4, 5}, .max_new_tokens = 20, .sampling = {.temperature = 1.0, .seed = 9}, .stop_at_end = false};
+  GenerateRequest request{
+      .prompt = {3, 4, 5}, .max_new_tokens = 20, .sampling = {.temperature = 1.0, .seed = 9}, .stop_at_end = false};
   const auto [a, report_a] = run(request);
   CHECK(a.size() == 20);
   CHECK(run(request).first == a);

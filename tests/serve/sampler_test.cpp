@@ -55,7 +55,8 @@ TEST_CASE("top-k and top-p keep the heaviest and renormalise") {
 TEST_CASE("logits that are not finite are an error, not a token") {
   Sampler sampler;
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
-    for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{}, SamplingParams{.top_p = 0.5}}) {
+    for (const SamplingParams& params :
+         {SamplingParams{.temperature = 0}, SamplingParams{}, SamplingParams{.top_p = 0.5}}) {
       std::vector<float> logits = kLogits;
       logits[2] = bad;
       CHECK_THROWS_AS(sampler.sample(logits.data(), 6, params, 0), Error);

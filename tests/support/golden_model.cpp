@@ -73,7 +73,8 @@ const std::vector<std::string>& golden_names() {
 
 GoldenModel load_golden(const std::string& name) {
   const char* source = std::getenv("RANKWRIGHT_SOURCE");
-  if (source == nullptr) fail(ErrorKind::usage, "RANKWRIGHT_SOURCE is not set: expected the source folder; run the tests with `meson test`");
+  if (source == nullptr)
+    fail(ErrorKind::usage, "RANKWRIGHT_SOURCE is not set: expected the source folder; run the tests with `meson test`");
   const std::string dir = std::string(source) + "/tests/golden/models/" + name;
   const Json json = Json::parse(read_file(dir + "/golden.json"));
   const RawTensors raw(dir + "/golden.safetensors");
@@ -103,10 +104,13 @@ GoldenModel load_golden(const std::string& name) {
   g.weight_decay = adam["weight_decay"];
   g.clip_norm = adam["clip_norm"];
   for (const auto& [eps, entry] : json["train"].items())
-    g.training[eps] = {.losses_f32 = entry["f32"]["losses"], .losses_f64 = entry["f64"]["losses"], .grad_norms_f64 = entry["f64"]["grad_norms"]};
+    g.training[eps] = {.losses_f32 = entry["f32"]["losses"],
+                       .losses_f64 = entry["f64"]["losses"],
+                       .grad_norms_f64 = entry["f64"]["grad_norms"]};
   g.bf16_loss = json["bf16"]["loss"];
   g.bf16_logit_error = json["bf16"]["logit_error"];
-  for (const auto& [_, error] : json["bf16"]["grad_error"].items()) g.bf16_grad_error = std::max(g.bf16_grad_error, error.get<double>());
+  for (const auto& [_, error] : json["bf16"]["grad_error"].items())
+    g.bf16_grad_error = std::max(g.bf16_grad_error, error.get<double>());
   g.bf16_losses = json["bf16"]["train"]["losses"].get<std::vector<double>>();
   return g;
 }

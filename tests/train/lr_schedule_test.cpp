@@ -24,12 +24,12 @@ TEST_CASE("learning-rate schedules at hand-computed steps") {
     CHECK(lr_at(s, 1.0, 1) == doctest::Approx(0.1));
     CHECK(lr_at(s, 1.0, 10) == doctest::Approx(1.0));
   }
-  CHECK(lr_at(spec_of("cosine"), 1.0, 60) == doctest::Approx(0.55));   // half way: the mean of peak and minimum
+  CHECK(lr_at(spec_of("cosine"), 1.0, 60) == doctest::Approx(0.55));  // half way: the mean of peak and minimum
   CHECK(lr_at(spec_of("cosine"), 1.0, 110) == doctest::Approx(0.1));
   CHECK(lr_at(spec_of("cosine"), 1.0, 35) == doctest::Approx(0.1 + 0.9 * 0.5 * (1 + 0.70710678)));
   CHECK(lr_at(spec_of("linear"), 1.0, 60) == doctest::Approx(0.55));
   CHECK(lr_at(spec_of("linear"), 1.0, 110) == doctest::Approx(0.1));
-  CHECK(lr_at(spec_of("wsd"), 1.0, 88) == doctest::Approx(1.0));       // 22 steps of decay
+  CHECK(lr_at(spec_of("wsd"), 1.0, 88) == doctest::Approx(1.0));  // 22 steps of decay
   CHECK(lr_at(spec_of("wsd"), 1.0, 99) == doctest::Approx(0.55));
   CHECK(lr_at(spec_of("wsd"), 1.0, 110) == doctest::Approx(0.1));
   CHECK(lr_at(spec_of("constant"), 1.0, 110) == doctest::Approx(1.0));

@@ -32,14 +32,20 @@ void load_nudged(TrainStep& step, const GoldenModel& g, int64_t nudge) {
     for (int64_t i = 0; i < step.layout().total(); ++i) {
       float& p = step.params()[i];
       const bool up = random_bits(rng_key(static_cast<uint64_t>(nudge), "ulp"), static_cast<uint64_t>(i)) & 1;
-      if (p != 0) p = std::nextafter(p, up ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
+      if (p != 0)
+        p = std::nextafter(p, up ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
     }
   step.refresh_weights();
 }
 
 StepSettings settings_of(const Setup& s) {
-  return {.spec = s.g.spec, .seq_len = s.g.seq_len, .micro_batch = s.micro_batch, .global_batch = s.g.batch,
-          .adam = {.beta1 = static_cast<float>(s.g.beta1), .beta2 = static_cast<float>(s.g.beta2), .eps = s.eps,
+  return {.spec = s.g.spec,
+          .seq_len = s.g.seq_len,
+          .micro_batch = s.micro_batch,
+          .global_batch = s.g.batch,
+          .adam = {.beta1 = static_cast<float>(s.g.beta1),
+                   .beta2 = static_cast<float>(s.g.beta2),
+                   .eps = s.eps,
                    .weight_decay = static_cast<float>(s.g.weight_decay)},
           .clip_norm = s.g.clip_norm};
 }
@@ -91,7 +97,8 @@ std::vector<double> rounding_bound(Setup s) {
   std::vector<double> bound;
   double spread = 0;
   for (size_t i = 0; i < runs[0].losses.size(); ++i) {
-    const auto [low, high] = std::minmax_element(runs.begin(), runs.end(), [&](const Curve& a, const Curve& b) { return a.losses[i] < b.losses[i]; });
+    const auto [low, high] = std::minmax_element(
+        runs.begin(), runs.end(), [&](const Curve& a, const Curve& b) { return a.losses[i] < b.losses[i]; });
     spread = std::max(spread, high->losses[i] - low->losses[i]);
     bound.push_back(std::max(8 * spread, 4e-7 * runs[0].losses[i]));
   }
@@ -177,11 +184,13 @@ TEST_CASE("4 data-parallel ranks give the losses of one, in f32") {
   std::vector<double> spread(kSteps, 0);
   for (int64_t seed = 1; seed <= 5; ++seed) {
     const std::vector<double> nudged = run_on(*self, 2, seed);
-    for (size_t i = 0; i < spread.size(); ++i) spread[i] = std::max({spread[i], i > 0 ? spread[i - 1] : 0.0, std::abs(nudged[i] - one[i])});
+    for (size_t i = 0; i < spread.size(); ++i)
+      spread[i] = std::max({spread[i], i > 0 ? spread[i - 1] : 0.0, std::abs(nudged[i] - one[i])});
   }
   run_thread_ranks(4, [&](Comm& comm) {
     const std::vector<double> four = run_on(comm, 1, 0);
-    for (size_t i = 0; i < four.size(); ++i) CHECK(std::abs(four[i] - one[i]) <= std::max(8 * spread[i], 4e-7 * one[i]));
+    for (size_t i = 0; i < four.size(); ++i)
+      CHECK(std::abs(four[i] - one[i]) <= std::max(8 * spread[i], 4e-7 * one[i]));
   });
 }
 
@@ -192,12 +201,14 @@ TEST_CASE("k steps, a save, a load and the rest are bit-equal to an unbroken run
     const auto self = make_self_comm();
     const Curve unbroken = train_alone(setup);
     Arena arena_a, arena_b;
-    TrainStep first(settings_of(setup), exec_of(setup), *self, arena_a), second(settings_of(setup), exec_of(setup), *self, arena_b);
+    TrainStep first(settings_of(setup), exec_of(setup), *self, arena_a),
+        second(settings_of(setup), exec_of(setup), *self, arena_b);
     load_nudged(first, g, 0);
     StepClock clock;
     for (int64_t i = 0; i < 4; ++i) {
       clock.start();
-      CHECK(first.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss == unbroken.losses[static_cast<size_t>(i)]);
+      CHECK(first.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss ==
+            unbroken.losses[static_cast<size_t>(i)]);
     }
     const size_t bytes = static_cast<size_t>(first.layout().total()) * sizeof(float);
     std::memcpy(second.params(), first.params(), bytes);
@@ -207,7 +218,8 @@ TEST_CASE("k steps, a save, a load and the rest are bit-equal to an unbroken run
     second.refresh_weights();
     for (int64_t i = 4; i < g.steps; ++i) {
       clock.start();
-      CHECK(second.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss == unbroken.losses[static_cast<size_t>(i)]);
+      CHECK(second.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss ==
+            unbroken.losses[static_cast<size_t>(i)]);
     }
   }
 }
@@ -248,11 +260,14 @@ TEST_CASE("a batch without a valid target has loss 0 and a token id beyond the v
   load_nudged(step, g, 0);
   StepClock clock;
   clock.start();
-  const StepResult masked = step.run(0, g.lr, [&](int64_t, int64_t n, int32_t* ids, int32_t* targets) {
+  const StepResult masked = step.run(
+      0, g.lr,
+      [&](int64_t, int64_t n, int32_t* ids, int32_t* targets) {
         std::fill_n(ids, n * g.seq_len, 1);
         std::fill_n(targets, n * g.seq_len, -1);
         return uint64_t{0};
-      }, false, clock);
+      },
+      false, clock);
   CHECK(masked.loss == 0);
   CHECK(masked.grad_norm == 0);
   CHECK(masked.valid_tokens == 0);
@@ -262,7 +277,8 @@ TEST_CASE("a batch without a valid target has loss 0 and a token id beyond the v
     return uint64_t{0};
   };
   CHECK_THROWS_WITH(step.run(0, g.lr, bad, false, clock),
-                    "the data holds token id 131; expected ids in [0, 131), the model's vocabulary; prepare it with this model's tokenizer");
+                    "the data holds token id 131; expected ids in [0, 131), the model's vocabulary; prepare it with "
+                    "this model's tokenizer");
 }
 
 TEST_CASE("initial weights do not depend on the number of ranks and follow the table") {
