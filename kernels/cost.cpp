@@ -68,21 +68,25 @@ Cost cost(const SwigluBwd& a) {
 
 Cost cost(const EmbeddingFwd& a) {
   const double e = product(a.rows, a.c), rows = static_cast<double>(a.rows);
-  const double tables = a.pos_table ? 2 : 1;
+  const double tables = a.pos_table ? 2 : 1;  // at most: rows of another range are not read
   return {a.pos_table ? e : 0, tables * (4 * e + 4 * rows), e * size(a.t)};
 }
 
 Cost cost(const EmbeddingBwd& a) {
   const double e = product(a.rows, a.c), rows = static_cast<double>(a.rows);
-  const double tables = a.d_pos_table ? 2 : 1;
+  const double tables = (a.d_table ? 1 : 0) + (a.d_pos_table ? 1 : 0);
   return {tables * e, e * size(a.t) + tables * (4 * e + 4 * rows), tables * 4 * e};
 }
 
-// The row is touched once from memory; the pass that writes the gradient finds it in the cache.
-Cost cost(const CrossEntropy& a) {
+Cost cost(const CrossEntropyPart& a) {
   const double e = product(a.rows, a.v), rows = static_cast<double>(a.rows);
-  const bool backward = a.d_scale != 0;
-  return {e * (backward ? 7 : 4), e * size(a.t) + 4 * rows, (backward ? e * size(a.t) : 0) + 4 * rows};
+  return {4 * e, e * size(a.t) + 4 * rows, 12 * rows};
+}
+
+// Without a gradient the logits are not touched.
+Cost cost(const CrossEntropyFinish& a) {
+  const double e = a.d_scale != 0 ? product(a.rows, a.v) : 0, rows = static_cast<double>(a.rows);
+  return {3 * e, e * size(a.t) + (12 * static_cast<double>(a.n_parts) + 4) * rows, e * size(a.t) + 4 * rows};
 }
 
 Cost cost(const AdamW& a) {
@@ -108,6 +112,13 @@ Cost cost(const Add& a) {
 Cost cost(const Scale& a) {
   const double n = static_cast<double>(a.n);
   return {n, n * size(a.t), n * size(a.t)};
+}
+
+Cost cost(const Zero& a) { return {0, 0, static_cast<double>(a.bytes)}; }
+
+Cost cost(const Read& a) {
+  const double bytes = static_cast<double>(a.n) * size(a.t);
+  return {0, bytes, bytes};
 }
 
 }  // namespace rw

@@ -1,10 +1,10 @@
 // The op table: one argument struct per op and one table of functions per backend.
 //
 // Letters: T tokens (rows of the flat batch), C model width, H query heads, Hkv key/value heads, D head size, F ffn
-// width, V vocabulary. `t` is the type of the activations (f32 or bf16). Reductions, softmax and norms are computed in
-// f32. Weights of norms, biases and embeddings are read from the f32 masters; gradients of weights are f32. Every
-// function: pointers may be unaligned (beyond the element size), sizes may be 0, nothing is allocated in steady state,
-// the result does not depend on the number of threads unless the op says so.
+// width, V vocabulary. `t` is the type of the activations (f32, bf16 or f16). Reductions, softmax and norms are
+// computed in f32. Weights of norms, biases and embeddings are read from the f32 masters; gradients of weights are f32.
+// Every function: pointers may be unaligned (beyond the element size), sizes may be 0, nothing is allocated in steady
+// state, the result does not depend on the number of threads unless the op says so.
 #pragma once
 #include <cstdint>
 
@@ -31,13 +31,13 @@ struct Gemm {
   int64_t m, n, k;
   int64_t lda = 0, ldb = 0, ldc = 0;  // in elements
   Trans a_trans = Trans::no, b_trans = Trans::no;
-  DType t;                         // type of a and b: f32 or bf16
-  DType ct;                        // type of c: f32 or bf16 (bf16 only when t is bf16)
+  DType t;                         // type of a and b: f32, bf16 or f16
+  DType ct;                        // type of c: f32 or t
   Write write = Write::overwrite;  // accumulate needs ct f32
   void* workspace = nullptr;       // gemm_workspace bytes, 64-byte aligned
 };
 
-// Packs op(b)(k,n) for Gemm::b_packed, converting src_t (f32, bf16) to t.
+// Packs op(b)(k,n) for Gemm::b_packed, converting src_t, which is f32 or t, to t.
 struct GemmPack {
   void* packed;  // packed_bytes bytes, 64-byte aligned
   const void* b;
@@ -200,7 +200,9 @@ struct SwigluBwd {
 
 // ---- embedding, head, loss ------------------------------------------------------------------------------------------
 
-// x(rows,c) = table[id] [+ pos_table[pos]]; ids must be in range (checked at the door by the caller).
+// x(rows,c) = table[id - id_begin] [+ pos_table[pos]], for the ids of [id_begin, id_end): those that this table, a
+// range of the vocabulary's rows, holds. The others give zeros [+ pos_table[pos]]. ids must be in the vocabulary
+// (checked at the door by the caller).
 struct EmbeddingFwd {
   void* x;
   const float* table;                // (V,c)
@@ -208,9 +210,11 @@ struct EmbeddingFwd {
   const int32_t* id;                 // (rows)
   const int32_t* pos = nullptr;      // (rows), required with pos_table
   int64_t rows, c;
+  int64_t id_begin = 0, id_end = INT64_MAX;
   DType t;
 };
-// d_table[id] += d_x, d_pos_table[pos] += d_x; always accumulates, in row order.
+// d_table[id - id_begin] += d_x for the ids of [id_begin, id_end), d_pos_table[pos] += d_x for all (either may be
+// null); always accumulates, in row order.
 struct EmbeddingBwd {
   float* d_table;
   float* d_pos_table = nullptr;
@@ -218,15 +222,32 @@ struct EmbeddingBwd {
   const int32_t* id;
   const int32_t* pos = nullptr;
   int64_t rows, c;
+  int64_t id_begin = 0, id_end = INT64_MAX;
   DType t;
 };
-// loss[r] = -log softmax(logits[r])[target[r]]; a negative target is ignored (loss 0, gradient 0). When d_scale != 0,
-// logits is overwritten by (softmax - onehot) * d_scale, in place, in the type of logits.
-struct CrossEntropy {
-  float* loss;            // (rows)
-  void* logits;           // (rows,v), row stride ld
+// Cross-entropy over a vocabulary whose columns may be shared among ranks, in two halves. Each rank makes its part from
+// its columns [v_begin, v_begin + v): part[r] = {max over its logits, sum of exp(logit - max), the target's logit or
+// -infinity when another rank has it}. A negative target is ignored.
+struct CrossEntropyPart {
+  float* part;            // (rows, 3)
+  const void* logits;     // (rows, v), row stride ld
+  const int32_t* target;  // (rows), ids of the whole vocabulary
+  int64_t rows, v;
+  int64_t v_begin = 0;
+  int64_t ld = 0;
+  DType t;
+};
+// From the parts of all ranks, combined in their order: loss[r] = -log softmax(logits[r])[target[r]], 0 where the
+// target is negative. When d_scale != 0, this rank's logits are overwritten by (softmax - onehot) * d_scale, in place,
+// in the type of logits (0 where the target is negative).
+struct CrossEntropyFinish {
+  float* loss;         // (rows)
+  void* logits;        // (rows, v), row stride ld
+  const float* parts;  // (n_parts, rows, 3)
+  int64_t n_parts;
   const int32_t* target;  // (rows)
   int64_t rows, v;
+  int64_t v_begin = 0;
   int64_t ld = 0;
   float d_scale;
   DType t;
@@ -272,6 +293,18 @@ struct Scale {
   int64_t n;
   DType t;
 };
+// y = 0.
+struct Zero {
+  void* y;
+  int64_t bytes;
+};
+// host = device: the only way the host looks at what ops computed. On the meta table every element read is 1.
+struct Read {
+  void* host;
+  const void* device;
+  int64_t n;
+  DType t;  // f32, f64, i64
+};
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
@@ -296,24 +329,27 @@ struct Ops {
   void (*swiglu_bwd)(const SwigluBwd&, Stream);
   void (*embedding_fwd)(const EmbeddingFwd&, Stream);
   void (*embedding_bwd)(const EmbeddingBwd&, Stream);
-  void (*cross_entropy)(const CrossEntropy&, Stream);
+  void (*cross_entropy_part)(const CrossEntropyPart&, Stream);
+  void (*cross_entropy_finish)(const CrossEntropyFinish&, Stream);
   void (*adamw)(const AdamW&, Stream);
   void (*sum_squares)(const SumSquares&, Stream);
   void (*cast)(const Cast&, Stream);
   void (*add)(const Add&, Stream);
   void (*scale)(const Scale&, Stream);
+  void (*zero)(const Zero&, Stream);
+  void (*read)(const Read&, Stream);
 };
 
 // The table for this CPU: the best of scalar, avx2, avx512, avx512_bf16 that cpuid allows, or the one named by `isa`
 // (tests, RANKWRIGHT_ISA); an unknown or unsupported name throws std::invalid_argument naming the ones this CPU has.
 const Ops& cpu_ops(const char* isa = nullptr);
 
-// Peak of this machine's fused-multiply-add (f32) or dot-product/tile (bf16) instructions in registers, FLOP/s, over
-// `stream.threads` threads; runs about `seconds`. `*instruction` names what ran, e.g. "avx512 vfmadd", "amx tdpbf16ps".
+// Peak of this machine's fused-multiply-add (f32, f16) or dot-product/tile (bf16) instructions in registers, FLOP/s,
+// over `stream.threads` threads; runs about `seconds`. `*instruction` names what ran, e.g. "avx512 vfmadd", "amx
+// tdpbf16ps".
 double measure_peak_flops(DType t, Stream stream, double seconds, const char** instruction);
 
-// ---- cost: the only place that prices an op
-// ---------------------------------------------------------------------------
+// ---- cost: the only place that prices an op -------------------------------------------------------------------------
 
 // FLOPs (a multiply-add is 2), bytes read and written from memory if every operand is touched once.
 struct Cost {
@@ -335,11 +371,14 @@ Cost cost(const SwigluFwd&);
 Cost cost(const SwigluBwd&);
 Cost cost(const EmbeddingFwd&);
 Cost cost(const EmbeddingBwd&);
-Cost cost(const CrossEntropy&);
+Cost cost(const CrossEntropyPart&);
+Cost cost(const CrossEntropyFinish&);
 Cost cost(const AdamW&);
 Cost cost(const SumSquares&);
 Cost cost(const Cast&);
 Cost cost(const Add&);
 Cost cost(const Scale&);
+Cost cost(const Zero&);
+Cost cost(const Read&);
 
 }  // namespace rw

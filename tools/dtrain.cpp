@@ -1,10 +1,11 @@
-// dtrain: data-parallel training under mpirun. `dtrain prepare` makes its token files.
+// dtrain: training in any layout under mpirun. `dtrain prepare` makes its token files.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "libcore/base/error.h"
@@ -12,11 +13,14 @@
 #include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/comm.h"
+#include "libcore/comm/steps_comm.h"
 #include "libcore/device/arena.h"
 #include "libcore/spec/train_spec.h"
+#include "libcore/train/dry_run.h"
 #include "libcore/train/trainer.h"
 #include "tools/cli.h"
 #include "tools/dtrain_prepare.h"
+#include "tools/job_command_line.h"
 #include "tools/progress.h"
 
 namespace rw {
@@ -28,6 +32,8 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  mpirun -n 2 dtrain --model tiny-llama --data corpus.h5 --out runs/a --steps 100\n"
+    "  mpirun -n 8 dtrain --config big.toml --tp 2 --sp --pp 2 --zero 1 --out runs/b\n"
+    "  dtrain --model llama-3.1-405b --tp 8 --pp 16 --dp 128 --sp --dry-run\n"
     "  mpirun -n 2 dtrain --config configs/train/kjv.toml --data kjv.h5 --out runs/kjv --resume auto\n"
     "\n"
     "SIGUSR1 to mpirun (or SIGINT/SIGTERM to a rank) saves and exits 75: run the same command with --resume auto to go "
@@ -63,20 +69,17 @@ class Screen {
   ProgressBar bar_;
 };
 
-// Rank 0 reads flags, files and standard input; the others get what came of it.
-std::optional<int> read_command_line(const CommandLine& command, int argc, const char* const* argv, Comm& world) {
-  std::optional<int> only_printed;
-  agree(world, [&] {
-    if (world.rank() == 0) only_printed = parse_command_line(command, argc, argv);
-  });
-  if (world.all_reduce_value(static_cast<int64_t>(only_printed.has_value()), ReduceOp::max) != 0)
-    return only_printed.value_or(0);
-  const std::string toml = world.broadcast_text(world.rank() == 0 ? write_toml(command.fields) : "", 0);
-  if (world.rank() != 0) read_toml(command.fields, toml, "rank 0's configuration", {});
-  return std::nullopt;
+// What the flags ask of the communicators themselves; null: nothing that is not so already.
+std::unique_ptr<Comm> world_as_asked(const TrainSpec& spec, const Comm& world) {
+  const std::vector<int> nodes = world.nodes();
+  const bool several_nodes = std::any_of(nodes.begin(), nodes.end(), [&](int n) { return n != nodes[0]; });
+  const bool chooses = spec.allreduce != "auto" || !spec.comm_table.empty();
+  if (world.size() == 1 || (spec.ranks_per_node == 0 && !chooses && !several_nodes)) return nullptr;
+  return make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node),
+                          .all_reduce = make_all_reduce_policy(spec.allreduce, spec.comm_table)});
 }
 
-int run_rank(int argc, const char* const* argv, Comm& world) {
+int run_rank(int argc, const char* const* argv, Comm& launched) {
   TrainSpec spec;
   const CommandLine command{
       .name = "dtrain",
@@ -84,7 +87,17 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
       .fields = fields(spec),
       .skip_tables = {"plan", "predicted"},
       .footer = kFooter};
-  if (const auto code = read_command_line(command, argc, argv, world)) return *code;
+  if (const auto code = parse_job_command_line(command, argc, argv, launched)) return *code;
+  if (spec.dry_run) {
+    agree(launched, [&] {
+      const std::string report = dry_run_report(spec);
+      if (launched.rank() == 0) fmt::print("{}\n", report);
+    });
+    return 0;
+  }
+  std::unique_ptr<Comm> asked;
+  agree(launched, [&] { asked = world_as_asked(spec, launched); });
+  Comm& world = asked != nullptr ? *asked : launched;
   TrainSummary summary;
   if (world.rank() == 0) {
     Screen screen(spec);
@@ -105,18 +118,7 @@ int dtrain(int argc, const char* const* argv) {
   if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return dtrain_prepare(argc - 1, argv + 1);
   const std::unique_ptr<Comm> world = make_world_comm();
   set_log_rank(world->rank(), world->size());
-  try {
-    return run_rank(argc, argv, *world);
-  } catch (const SharedError& e) {
-    if (world->rank() == 0) throw;
-    return exit_code(e.kind());
-  } catch (const std::exception& e) {
-    if (world->size() == 1) throw;
-    // Only this rank knows: the others wait for it and have to be ended.
-    log_error("dtrain on {}: {}", world->hosts()[static_cast<size_t>(world->rank())], e.what());
-    const auto* error = dynamic_cast<const Error*>(&e);
-    abort_world(exit_code(error != nullptr ? error->kind() : ErrorKind::runtime));
-  }
+  return run_job("dtrain", *world, [&] { return run_rank(argc, argv, *world); });
 }
 
 }  // namespace

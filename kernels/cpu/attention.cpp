@@ -1,5 +1,5 @@
-// Attention's entries of the op table: in f32 arithmetic on every instruction set, and on bf16 products where there
-// are.
+// Attention's entries of the op table: in f32 arithmetic on every instruction set (f16 always), and on bf16 products
+// where there are.
 #include "kernels/cpu/attention_backward.h"
 #ifdef __AVX512BF16__
 #include "kernels/cpu/attention_bf16.h"
@@ -14,7 +14,8 @@ namespace {
 
 template <class Args>
 void check(const Args& a, const char* what) {
-  CHECK(a.t == DType::f32 || a.t == DType::bf16, "%s: type %s, expected f32 or bf16", what, dtype_name(a.t));
+  CHECK(a.t == DType::f32 || a.t == DType::bf16 || a.t == DType::f16, "%s: type %s, expected f32, bf16 or f16", what,
+        dtype_name(a.t));
   CHECK(a.d > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
         "%s: %lld heads over %lld kv heads of size %lld; heads must be a multiple of kv heads", what,
         static_cast<long long>(a.heads), static_cast<long long>(a.kv_heads), static_cast<long long>(a.d));
@@ -42,6 +43,7 @@ int64_t attention_workspace(const AttentionBwd& a, Stream stream) {
 void attention_fwd(const AttentionFwd& a, Stream stream) {
   check(a, "attention_fwd");
   if (a.t == DType::f32) return forward<F32Math, float>(a, stream);
+  if (a.t == DType::f16) return forward<F32Math, f16>(a, stream);
 #ifdef __AVX512BF16__
   if (amx_ready()) return cpu_amx::attention_fwd_tiles(a, stream);
   attention_fwd_dot(a, stream);
@@ -53,6 +55,7 @@ void attention_fwd(const AttentionFwd& a, Stream stream) {
 void attention_bwd(const AttentionBwd& a, Stream stream) {
   check(a, "attention_bwd");
   if (a.t == DType::f32) return backward<F32Math, float>(a, stream);
+  if (a.t == DType::f16) return backward<F32Math, f16>(a, stream);
 #ifdef __AVX512BF16__
   if (amx_ready()) return cpu_amx::attention_bwd_tiles(a, stream);
   attention_bwd_dot(a, stream);

@@ -173,7 +173,8 @@ void store_rows(T* dst, int64_t ld, const float* src, int64_t lds, int64_t rows,
 
 // ---- the f32 policy -------------------------------------------------------------------------------------------------
 
-// Operands in f32, whatever the tensors' type: used for f32 on every set and for bf16 where there is no bf16 product.
+// Operands in f32, whatever the tensors' type: used for f32 and f16 on every set and for bf16 where there is no bf16
+// product.
 struct F32Math {
   using W = float;
   using V = vf;

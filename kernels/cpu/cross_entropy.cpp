@@ -1,5 +1,5 @@
-// One pass over a row from memory finds maximum and sum together (online softmax, Milakov & Gimelshein 2018), the
-// second one, for the gradient, finds the row in the cache.
+// One pass over a row finds maximum and sum together (online softmax, Milakov & Gimelshein 2018); shares of a row are
+// put together by the same rule. The second pass, for the gradient, needs both of the whole row.
 #include <cfloat>
 #include <cmath>
 
@@ -43,35 +43,77 @@ Softmax softmax_of(const T* x, int64_t v) {
   return {top, hsum(sum * vexp(max - top))};
 }
 
+// part[r] of the row x of v logits.
 template <class T>
-void row_loss(const CrossEntropy& a, int64_t r) {
+void row_part(float* part, const T* x, int64_t v, int64_t target) {
+  const Softmax m = softmax_of(x, v);
+  part[0] = m.sum == 0 ? -__builtin_inff() : m.max;  // nothing counts: the maximum of no logits
+  part[1] = m.sum;
+  part[2] = target >= 0 && target < v ? to_f32(x[target]) : -__builtin_inff();
+}
+
+// The whole row, from its parts.
+struct Row {
+  Softmax all;
+  float hit;  // the target's logit
+};
+Row combined(const CrossEntropyFinish& a, int64_t r) {
+  const float* const first = a.parts + r * 3;
+  const int64_t stride = a.rows * 3;
+  Row row{{first[0], 0}, first[2]};
+  for (int64_t i = 1; i < a.n_parts; ++i) {
+    const float* part = first + i * stride;
+    row.all.max = part[0] > row.all.max ? part[0] : row.all.max;
+    row.hit = part[2] > row.hit ? part[2] : row.hit;
+  }
+  for (int64_t i = 0; i < a.n_parts; ++i) {
+    const float* part = first + i * stride;
+    row.all.sum += part[0] == row.all.max ? part[1] : part[1] * vexp(splat(part[0] - row.all.max))[0];
+  }
+  return row;
+}
+
+template <class T>
+void row_finish(const CrossEntropyFinish& a, int64_t r) {
   T* x = static_cast<T*>(a.logits) + r * (a.ld ? a.ld : a.v);
-  const int64_t target = a.target[r];
-  if (target < 0) {
+  if (a.target[r] < 0) {
     a.loss[r] = 0;
-    if (a.d_scale != 0) __builtin_memset(x, 0, static_cast<uint64_t>(a.v) * sizeof(T));
+    if (a.d_scale != 0 && a.v > 0) __builtin_memset(x, 0, static_cast<uint64_t>(a.v) * sizeof(T));
     return;
   }
-  const Softmax m = softmax_of(x, a.v);
-  const float hit = to_f32(x[target]);
-  a.loss[r] = static_cast<float>(log(double{m.sum}) + (double{m.max} - double{hit}));
+  const Row row = combined(a, r);
+  a.loss[r] = static_cast<float>(log(double{row.all.sum}) + (double{row.all.max} - double{row.hit}));
   if (a.d_scale == 0) return;
-  const float scale = a.d_scale / m.sum;
-  each_vector(0, a.v,
-              [&](int64_t i, auto part) RW_LAMBDA { store(x + i, vexp(load(x + i, part) - m.max) * scale, part); });
+  const float scale = a.d_scale / row.all.sum;
+  each_vector(0, a.v, [&](int64_t i, auto part) RW_LAMBDA {
+    store(x + i, vexp(load(x + i, part) - row.all.max) * scale, part);
+  });
+  const int64_t target = a.target[r] - a.v_begin;
+  if (target < 0 || target >= a.v) return;
   // in double: near a probability of 1 the float quotient would leave only its rounding error
-  const double p = exp(double{hit} - double{m.max}) / double{m.sum};
+  const double p = exp(double{row.hit} - double{row.all.max}) / double{row.all.sum};
   store_n(x + target, splat(static_cast<float>((p - 1) * double{a.d_scale})), 1);
 }
 
 }  // namespace
 
-void cross_entropy(const CrossEntropy& a, Stream s) {
-  CHECK(a.v > 0 || a.rows == 0, "cross_entropy: no logits");
+void cross_entropy_part(const CrossEntropyPart& a, Stream s) {
   with_type(a.t, [&](auto element) {
     using T = decltype(element);
+    const T* logits = static_cast<const T*>(a.logits);
+    const int64_t ld = a.ld ? a.ld : a.v;
     parallel_ranges(s.threads, a.rows, row_grain(a.v), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) row_loss<T>(a, r);
+      for (int64_t r = begin; r < end; ++r) row_part(a.part + r * 3, logits + r * ld, a.v, a.target[r] - a.v_begin);
+    });
+  });
+}
+
+void cross_entropy_finish(const CrossEntropyFinish& a, Stream s) {
+  CHECK(a.n_parts > 0 || a.rows == 0, "cross_entropy_finish: no parts");
+  with_type(a.t, [&](auto element) {
+    using T = decltype(element);
+    parallel_ranges(s.threads, a.rows, row_grain(a.d_scale == 0 ? a.n_parts : a.v), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) row_finish<T>(a, r);
     });
   });
 }

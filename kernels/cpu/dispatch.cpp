@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/memory.h"
 #include "kernels/cpu/variant.h"
 #include "kernels/ops.h"
 
@@ -33,12 +34,15 @@ namespace {
     .swiglu_bwd = cpu_##set::swiglu_bwd,                      \
     .embedding_fwd = cpu_##set::embedding_fwd,                \
     .embedding_bwd = cpu_##set::embedding_bwd,                \
-    .cross_entropy = cpu_##set::cross_entropy,                \
+    .cross_entropy_part = cpu_##set::cross_entropy_part,      \
+    .cross_entropy_finish = cpu_##set::cross_entropy_finish,  \
     .adamw = cpu_##set::adamw,                                \
     .sum_squares = cpu_##set::sum_squares,                    \
     .cast = cpu_##set::cast,                                  \
     .add = cpu_##set::add,                                    \
     .scale = cpu_##set::scale,                                \
+    .zero = cpu_zero,                                         \
+    .read = cpu_read,                                         \
   }
 // clang-format on
 

@@ -5,6 +5,12 @@
 namespace rw::RW_ISA {
 namespace {
 
+// Whether the table, a range of the vocabulary's rows, has this id.
+template <class Args>
+bool held(const Args& a, int64_t id) {
+  return id >= a.id_begin && id < a.id_end;
+}
+
 template <class T>
 void add_to(float* d_row, const T* d_x, int64_t begin, int64_t end) {
   each_vector(begin, end, [&](int64_t i, auto part) RW_LAMBDA {
@@ -20,15 +26,18 @@ void embedding_fwd(const EmbeddingFwd& a, Stream s) {
     using T = decltype(element);
     parallel_ranges(s.threads, a.rows, row_grain(a.c), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        const float* row = a.table + a.id[r] * a.c;
         T* x = static_cast<T*>(a.x) + r * a.c;
-        if (a.pos_table) {
-          const float* pos_row = a.pos_table + a.pos[r] * a.c;
+        const float* row = held(a, a.id[r]) ? a.table + (a.id[r] - a.id_begin) * a.c : nullptr;
+        const float* pos_row = a.pos_table ? a.pos_table + a.pos[r] * a.c : nullptr;
+        if (row && pos_row) {
           each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA {
             store(x + i, load(row + i, part) + load(pos_row + i, part), part);
           });
+        } else if (row || pos_row) {
+          const float* one = row ? row : pos_row;
+          each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA { store(x + i, load(one + i, part), part); });
         } else {
-          each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA { store(x + i, load(row + i, part), part); });
+          __builtin_memset(x, 0, static_cast<uint64_t>(a.c) * sizeof(T));
         }
       }
     });
@@ -45,7 +54,7 @@ void embedding_bwd(const EmbeddingBwd& a, Stream s) {
     const T* d_x = static_cast<const T*>(a.d_x);
     parallel_ranges(worth < s.threads ? worth : s.threads, a.c, 64, [&](int64_t begin, int64_t end) {
       for (int64_t r = 0; r < a.rows; ++r) {
-        add_to(a.d_table + a.id[r] * a.c, d_x + r * a.c, begin, end);
+        if (a.d_table && held(a, a.id[r])) add_to(a.d_table + (a.id[r] - a.id_begin) * a.c, d_x + r * a.c, begin, end);
         if (a.d_pos_table) add_to(a.d_pos_table + a.pos[r] * a.c, d_x + r * a.c, begin, end);
       }
     });

@@ -1,12 +1,13 @@
 #include "kernels/cpu/gemm.h"
 
 #include "kernels/cpu/gemm_amx.h"
+#include "libcore/base/check.h"
 
 namespace rw {
 
-#define RW_DECLARE_PANEL_KERNELS(isa)                             \
-  namespace isa {                                                 \
-  extern const PanelKernel vector_f32_kernel, vector_bf16_kernel; \
+#define RW_DECLARE_PANEL_KERNELS(isa)                                                \
+  namespace isa {                                                                    \
+  extern const PanelKernel vector_f32_kernel, vector_bf16_kernel, vector_f16_kernel; \
   }
 RW_DECLARE_PANEL_KERNELS(cpu_scalar)
 RW_DECLARE_PANEL_KERNELS(cpu_avx2)
@@ -16,16 +17,26 @@ namespace cpu_avx512_bf16 {
 extern const PanelKernel dot_bf16_kernel;
 }
 
+namespace {
+
+const PanelKernel& of_type(DType t, const PanelKernel& f32, const PanelKernel& bf16, const PanelKernel& f16) {
+  CHECK(t == DType::f32 || t == DType::bf16 || t == DType::f16, "gemm: t is %s, not f32, bf16 or f16", dtype_name(t));
+  return t == DType::f32 ? f32 : t == DType::bf16 ? bf16 : f16;
+}
+
+}  // namespace
+
 const PanelKernel& gemm_kernel(Isa isa, DType t, Bf16Unit unit) {
-  const bool f32 = t == DType::f32;
+#define RW_OF_TYPE(set, bf16_kernel) of_type(t, cpu_##set::vector_f32_kernel, bf16_kernel, cpu_##set::vector_f16_kernel)
   switch (isa) {
-    case Isa::scalar: return f32 ? cpu_scalar::vector_f32_kernel : cpu_scalar::vector_bf16_kernel;
-    case Isa::avx2: return f32 ? cpu_avx2::vector_f32_kernel : cpu_avx2::vector_bf16_kernel;
-    case Isa::avx512: return f32 ? cpu_avx512::vector_f32_kernel : cpu_avx512::vector_bf16_kernel;
+    case Isa::scalar: return RW_OF_TYPE(scalar, cpu_scalar::vector_bf16_kernel);
+    case Isa::avx2: return RW_OF_TYPE(avx2, cpu_avx2::vector_bf16_kernel);
+    case Isa::avx512: return RW_OF_TYPE(avx512, cpu_avx512::vector_bf16_kernel);
     case Isa::avx512_bf16: break;
   }
-  if (f32) return cpu_avx512_bf16::vector_f32_kernel;
-  return unit == Bf16Unit::best && amx_ready() ? amx_bf16_kernel : cpu_avx512_bf16::dot_bf16_kernel;
+  const bool tiles = unit == Bf16Unit::best && amx_ready();
+  return RW_OF_TYPE(avx512_bf16, tiles ? amx_bf16_kernel : cpu_avx512_bf16::dot_bf16_kernel);
+#undef RW_OF_TYPE
 }
 
 #define RW_DEFINE_GEMM(set)                                                                                        \

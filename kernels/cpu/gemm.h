@@ -1,6 +1,7 @@
 // The matrix products of the CPU tables (gemm_panels.h), chosen by instruction set and type:
 //
 //   f32    vector registers of the set
+//   f16    the same, on operands widened to f32: a storage type
 //   bf16   tile unit (AMX) or vdpbf16ps for the set avx512_bf16, by what the CPU has; below it widened to f32, exactly
 #pragma once
 #include "kernels/cpu/gemm_panels.h"

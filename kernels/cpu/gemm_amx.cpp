@@ -85,7 +85,7 @@ void multiply(const MultiplyPanels& p) {
   _tile_stored(1, c + 64, kTileRow);
 }
 
-void finish(const FinishTile& f) { finish_tile<2 * kTile>(f); }
+void finish(const FinishTile& f) { finish_tile<2 * kTile, bf16>(f); }
 
 }  // namespace
 }  // namespace RW_ISA

@@ -72,7 +72,7 @@ void multiply(const MultiplyPanels& p) {
   }
 }
 
-void finish(const FinishTile& f) { finish_tile<kCols>(f); }
+void finish(const FinishTile& f) { finish_tile<kCols, bf16>(f); }
 void enter(int64_t) {}
 void leave() {}
 

@@ -26,10 +26,11 @@ RW_INLINE void finish_rows(const FinishTile& f) {
   }
 }
 
-template <int64_t kCols>
+// Half: the 16-bit type of the kernel's operands.
+template <int64_t kCols, class Half>
 RW_INLINE void finish_tile(const FinishTile& f) {
   if (f.ct == DType::f32) finish_rows<kCols, float>(f);
-  else finish_rows<kCols, bf16>(f);
+  else finish_rows<kCols, Half>(f);
 }
 
 }  // namespace rw::RW_ISA

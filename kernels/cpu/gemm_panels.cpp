@@ -71,9 +71,8 @@ Range part(int64_t n, int64_t parts, int64_t i) { return {n * i / parts, n * (i 
 
 void check_gemm(const Gemm& g) {
   CHECK(g.m >= 0 && g.n >= 0 && g.k >= 0, "gemm: (%ld,%ld,%ld)", g.m, g.n, g.k);
-  CHECK(g.t == DType::f32 || g.t == DType::bf16, "gemm: t is %s, not f32 or bf16", dtype_name(g.t));
-  CHECK(g.ct == DType::f32 || (g.ct == DType::bf16 && g.t == DType::bf16), "gemm: %s product into %s", dtype_name(g.t),
-        dtype_name(g.ct));
+  CHECK(g.ct == DType::f32 || g.ct == g.t, "gemm: %s product into %s, expected f32 or %s", dtype_name(g.t),
+        dtype_name(g.ct), dtype_name(g.t));
   CHECK(g.write == Write::overwrite || g.ct == DType::f32, "gemm: accumulation into %s", dtype_name(g.ct));
 }
 
@@ -165,8 +164,8 @@ int64_t panels_packed_bytes(const PanelKernel& p, const GemmPack& g) {
 }
 
 void panels_pack(const PanelKernel& p, const GemmPack& g, Stream stream) {
-  CHECK(g.src_t == g.t || (g.src_t == DType::f32 && g.t == DType::bf16), "gemm_pack: from %s to %s",
-        dtype_name(g.src_t), dtype_name(g.t));
+  CHECK(g.src_t == g.t || g.src_t == DType::f32, "gemm_pack: from %s to %s, expected f32 or %s to start from",
+        dtype_name(g.src_t), dtype_name(g.t), dtype_name(g.t));
   const int64_t panels = ceil_div(g.n, p.nr);
 #pragma omp parallel for num_threads(stream.threads) schedule(static)
   for (int64_t j = 0; j < panels; ++j) pack_b_panel(p, g, j);

@@ -1,4 +1,4 @@
-// Matrix product on vector registers. A panel of A is (k, kRows) f32, a panel of B (k, kCols) of its own type; the
+// Matrix product on vector registers. A panel of A is (k, kRows) f32, a panel of B (k, kCols) f32 or bf16; the
 // kernel holds kRows x kCols of C in registers and takes one row of each panel per step: 28 of AVX-512's 32 registers
 // accumulate (6 x 2 of 16 below it), the elements of A come as broadcast operands.
 #include "kernels/cpu/gemm_ahead.h"
@@ -7,6 +7,14 @@
 #include "kernels/cpu/simd.h"
 
 namespace rw::RW_ISA {
+
+// f32 that is rounded to half on its way into an f32 panel.
+struct HalfToBe {
+  float x;
+};
+RW_INLINE vf load(const HalfToBe* p) { return as_stored<f16>(load(&p->x)); }
+RW_INLINE vf load_n(const HalfToBe* p, int64_t n) { return as_stored<f16>(load_n(&p->x, n)); }
+
 namespace {
 
 constexpr int64_t kRows = kW == 16 ? 14 : 6, kCols = 2 * kW;
@@ -55,10 +63,16 @@ void pack_a(const PackPanel& p) {
   if (p.src_t == DType::f32) pack<kRows, float, float>(p);
   else pack<kRows, float, bf16>(p);
 }
+void pack_a_f16(const PackPanel& p) { pack<kRows, float, f16>(p); }
 void pack_b_f32(const PackPanel& p) { pack<kCols, float, float>(p); }
 void pack_b_bf16(const PackPanel& p) {
   if (p.src_t == DType::f32) pack<kCols, bf16, float>(p);
   else pack<kCols, bf16, bf16>(p);
+}
+
+void pack_b_f16(const PackPanel& p) {
+  if (p.src_t == DType::f32) pack<kCols, float, HalfToBe>(p);
+  else pack<kCols, float, f16>(p);
 }
 
 template <int64_t kR, class B>
@@ -107,7 +121,10 @@ void multiply(const MultiplyPanels& p) {
   }
 }
 
-void finish(const FinishTile& f) { finish_tile<kCols>(f); }
+template <class Half>
+void finish(const FinishTile& f) {
+  finish_tile<kCols, Half>(f);
+}
 void enter(int64_t) {}
 void leave() {}
 
@@ -124,7 +141,7 @@ extern const PanelKernel vector_f32_kernel = {.mr = kRows,
                                               .enter = enter,
                                               .leave = leave,
                                               .multiply = multiply<float>,
-                                              .finish = finish};
+                                              .finish = finish<bf16>};
 extern const PanelKernel vector_bf16_kernel = {.mr = kRows,
                                                .nr = kCols,
                                                .kr = 1,
@@ -136,6 +153,19 @@ extern const PanelKernel vector_bf16_kernel = {.mr = kRows,
                                                .enter = enter,
                                                .leave = leave,
                                                .multiply = multiply<bf16>,
-                                               .finish = finish};
+                                               .finish = finish<bf16>};
+// Half is a storage type: panels are those of f32, and so is the product.
+extern const PanelKernel vector_f16_kernel = {.mr = kRows,
+                                              .nr = kCols,
+                                              .kr = 1,
+                                              .a_bytes_per_k = kRows * 4,
+                                              .b_bytes_per_k = kCols * 4,
+                                              .kc = 384,
+                                              .pack_a = pack_a_f16,
+                                              .pack_b = pack_b_f16,
+                                              .enter = enter,
+                                              .leave = leave,
+                                              .multiply = multiply<float>,
+                                              .finish = finish<f16>};
 
 }  // namespace rw::RW_ISA

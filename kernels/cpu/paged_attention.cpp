@@ -265,7 +265,6 @@ void attend_all(const PagedAttention& a, Stream stream) {
 }  // namespace
 
 void paged_attention(const PagedAttention& a, Stream stream) {
-  CHECK(a.t == DType::f32 || a.t == DType::bf16, "paged_attention: type %s, expected f32 or bf16", dtype_name(a.t));
   CHECK(a.d > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
         "paged_attention: %lld heads over %lld kv heads of size %lld; heads must be a multiple of kv heads",
         static_cast<long long>(a.heads), static_cast<long long>(a.kv_heads), static_cast<long long>(a.d));
@@ -273,8 +272,12 @@ void paged_attention(const PagedAttention& a, Stream stream) {
         "paged_attention: %lld query heads of size %lld to a kv head, expected at most %lld elements together",
         static_cast<long long>(a.heads / a.kv_heads), static_cast<long long>(a.d), static_cast<long long>(kMaxState));
   if (a.n_seq == 0) return;
-  if (a.t == DType::f32) attend_all<float>(a, stream);
-  else attend_all<bf16>(a, stream);
+  switch (a.t) {
+    case DType::f32: return attend_all<float>(a, stream);
+    case DType::bf16: return attend_all<bf16>(a, stream);
+    case DType::f16: return attend_all<f16>(a, stream);
+    default: CHECK(false, "paged_attention: type %s, expected f32, bf16 or f16", dtype_name(a.t));
+  }
 }
 
 }  // namespace rw::RW_ISA

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/f16.h"
 
 #define RW_INLINE [[gnu::always_inline]] inline
 
@@ -78,6 +79,46 @@ RW_INLINE void store(bf16* p, vf v) {
   __builtin_memcpy(p, &h, sizeof h);
 }
 
+// IEEE half, converted as f16.h says: by the F16C instruction, or below AVX2 by the same steps in vectors.
+RW_INLINE vf widen_half(vh h) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(__builtin_bit_cast(__m256i, h));
+#elif defined(__AVX2__)
+  return _mm256_cvtph_ps(__builtin_bit_cast(__m128i, h));
+#else
+  const vu u = __builtin_convertvector(h, vu), a = u & 0x7fffu;
+  const vf finite = __builtin_bit_cast(vf, a << 13) * 0x1p112f;  // the exponents' biases differ by 112; exact
+  const vu quiet = a > 0x7c00u ? vu{} + 0x400000u : vu{};
+  const vu bits = a >= 0x7c00u ? (a << 13) | 0x7f800000u | quiet : __builtin_bit_cast(vu, finite);
+  return __builtin_bit_cast(vf, bits | (u & 0x8000u) << 16);
+#endif
+}
+RW_INLINE vh narrow_half(vf v) {
+#if defined(__AVX512F__)
+  return __builtin_bit_cast(vh, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
+  return __builtin_bit_cast(vh, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  const vu u = __builtin_bit_cast(vu, v), a = u & 0x7fffffffu;
+  const vu normal = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
+  const vu small = __builtin_bit_cast(vu, __builtin_bit_cast(vf, a) + 0.5f) - 0x3f000000u;
+  vu bits = a < 0x38800000u ? small : normal;
+  bits = a >= 0x477ff000u ? vu{} + 0x7c00u : bits;
+  bits = a > 0x7f800000u ? 0x7e00u | ((a >> 13) & 0x3ffu) : bits;
+  return __builtin_convertvector(bits | (u >> 16 & 0x8000u), vh);
+#endif
+}
+
+RW_INLINE vf load(const f16* p) {
+  vh h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return widen_half(h);
+}
+RW_INLINE void store(f16* p, vf v) {
+  const vh h = narrow_half(v);
+  __builtin_memcpy(p, &h, sizeof h);
+}
+
 // The first n (0 <= n <= kW) elements, the other lanes 0; memory beyond p + n is not touched.
 RW_INLINE vf load_n(const float* p, int64_t n) {
 #if defined(__AVX512F__)
@@ -114,6 +155,41 @@ RW_INLINE void store_n(bf16* p, vf v, int64_t n) {
   store(t, v);
   for (int64_t i = 0; i < n; ++i) p[i] = t[i];
 #endif
+}
+
+RW_INLINE vf load_n(const f16* p, int64_t n) {
+#if defined(__AVX512F__)
+  return widen_half(__builtin_bit_cast(vh, _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1u), p)));
+#else
+  f16 t[kW] = {};
+  for (int64_t i = 0; i < n; ++i) t[i] = p[i];
+  return load(t);
+#endif
+}
+RW_INLINE void store_n(f16* p, vf v, int64_t n) {
+#if defined(__AVX512F__)
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1u), __builtin_bit_cast(__m256i, narrow_half(v)));
+#else
+  f16 t[kW];
+  store(t, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = t[i];
+#endif
+}
+
+// What a value becomes by being stored as T.
+template <class T>
+RW_INLINE vf as_stored(vf v);
+template <>
+RW_INLINE vf as_stored<float>(vf v) {
+  return v;
+}
+template <>
+RW_INLINE vf as_stored<bf16>(vf v) {
+  return widen(narrow(v));
+}
+template <>
+RW_INLINE vf as_stored<f16>(vf v) {
+  return widen_half(narrow_half(v));
 }
 
 // ---- lanes ----------------------------------------------------------------------------------------------------------
@@ -174,8 +250,7 @@ RW_INLINE float hmax(vf v) {
 }
 #endif
 
-// ---- functions (errors are measured in tests/kernels/simd_test.cpp)
-// ----------------------------------------------------
+// ---- functions (errors are measured in tests/kernels/simd_test.cpp) -------------------------------------------------
 
 // 1/x within 1 ulp or so for x with finite, normal reciprocal; division is 4 times slower on AVX-512.
 RW_INLINE vf vrcp(vf x) {

@@ -41,7 +41,10 @@ void JobHealth::fail_once(const std::string& why) {
   failed.store(true);
 }
 
-Board::Board(BoardMemory memory, BoardConfig config) : memory_(std::move(memory)), config_(std::move(config)) {
+Board::Board(BoardMemory memory, BoardConfig config)
+    : memory_(std::move(memory)),
+      config_(std::move(config)),
+      mail_(memory_, segments_, {.rank = config_.rank, .labels = config_.labels, .group = config_.group}) {
   if (config_.ranks_are_processes) {
     memory_.bell(rank()).pid_space.store(pid_space());
     memory_.bell(rank()).pid.store(getpid());
@@ -69,15 +72,18 @@ bool Board::slot_is_free(int64_t number) const {
   return before.at == Piece::At::finished && all_reached(before, Phase::finished);
 }
 
-int64_t Board::start(const BoardTask& task) {
+int64_t Board::start(BoardTask task) {
   CHECK(task.n >= 0, "%s of %lld elements", board_op_name(task.op), static_cast<long long>(task.n));
   CHECK(task.root >= 0 && task.root < size(), "root %d of %d ranks", task.root, size());
+  const bool dealt = task.op == BoardOp::reduce_scatter || task.op == BoardOp::all_gather;
+  CHECK(static_cast<int>(task.parts.size()) == size() || (!dealt && task.parts.empty()), "%s of %d parts for %d ranks",
+        board_op_name(task.op), static_cast<int>(task.parts.size()), size());
   Request r;
   r.id = next_request_++;
-  r.task = task;
+  r.task = std::move(task);
   choose_way(r);
   r.first_piece = n_pieces_;
-  r.n_pieces = task.n == 0 ? 1 : (task.n + r.piece_n - 1) / r.piece_n;
+  r.n_pieces = r.task.n == 0 ? 1 : (r.task.n + r.piece_n - 1) / r.piece_n;
   n_pieces_ += r.n_pieces;
   requests_.push_back(std::move(r));
   step();
@@ -139,7 +145,8 @@ bool Board::advance(Piece& p) {
 }
 
 bool Board::step() {
-  bool moved = enter_pieces();
+  bool moved = mail_.step();
+  moved = enter_pieces() || moved;
   for (int64_t i = oldest_piece_; i < entered_pieces_; ++i) {
     Piece& p = pieces_[static_cast<size_t>(i % kBoardSlots)];
     if (p.at != Piece::At::finished && advance(p)) moved = true;
@@ -182,6 +189,12 @@ void Board::wait(int64_t id, double timeout_s) {
   wait_for([&] { return finished(id); }, timeout_s, [&] { return describe(request(id)) + ": " + blocked_on(id); });
 }
 
+void Board::wait_mail(int64_t id, double timeout_s) {
+  if (mail_.done(id)) return;
+  mail_.check_can_end(id);
+  wait_for([&] { return mail_.done(id); }, timeout_s, [&] { return mail_.complaint(id); });
+}
+
 void fail_waiting(const std::string& complaint, double timeout_s) {
   fail(ErrorKind::runtime,
        "{} within {}; look whether that rank still runs and whether all ranks call the same operations in the same "
@@ -190,7 +203,9 @@ void fail_waiting(const std::string& complaint, double timeout_s) {
 }
 
 void Board::exchange(const void* mine, void* all, int64_t bytes, double timeout_s) {
-  run({.op = BoardOp::all_gather, .input = mine, .output = all, .n = bytes}, timeout_s);
+  BoardTask task{.op = BoardOp::all_gather, .data = all, .part = mine, .n = bytes * size()};
+  for (int r = 0; r < size(); ++r) task.parts.push_back({r * bytes, bytes});
+  run(std::move(task), timeout_s);
 }
 
 std::string Board::blocked_on(int64_t id) const {

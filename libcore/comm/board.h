@@ -9,9 +9,9 @@
 //   waiting).
 //                   in place: every rank reduces its slice over all ranks' buffers into all of them.
 //                   staged: copies in, reduces its slice into its own stage, collects the others' slices from theirs.
-//   reduce_scatter  reduces its part over all ranks' data or stages.
-//   all_gather      copies the peers' parts from where they lie or from their stages.
-//   broadcast       copies from the root's data or stage.
+//   reduce_scatter  reduces what the piece holds of its part over all ranks' data or stages, into its own data.
+//   all_gather      copies what the piece holds of the peers' parts from their data or stages.
+//   broadcast       copies from the root's data or stage; with parts, its own part alone.
 //   barrier         all have posted.
 //
 // Reductions run over ranks 0, 1, ... (reduce.h), whoever computes them: the result's bits depend on the data alone.
@@ -23,11 +23,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "libcore/comm/board_mail.h"
 #include "libcore/comm/board_memory.h"
 #include "libcore/comm/comm.h"
 #include "libcore/comm/patience.h"
+#include "libcore/comm/reduce.h"
 #include "libcore/comm/segment.h"
 
 namespace rw {
@@ -40,11 +43,13 @@ const char* board_op_name(BoardOp op);
 
 struct BoardTask {
   BoardOp op = BoardOp::barrier;
-  const void* input = nullptr;  // reduce_scatter: (ranks, n); all_gather: (n)
-  void* output = nullptr;  // all_reduce, broadcast: (n), also the input; reduce_scatter: (n); all_gather: (ranks, n)
-  int64_t n = 0;           // elements of t
+  void* data = nullptr;        // (n); of all_reduce, reduce_scatter and broadcast also the input
+  const void* part = nullptr;  // all_gather: this rank's part, may lie at its place in data
+  int64_t n = 0;               // elements of t
   DType t = DType::u8;
   ReduceOp reduce = ReduceOp::sum;
+  std::vector<Slice> parts =
+      {};  // (ranks) of reduce_scatter, all_gather and, if given, broadcast: disjoint ranges of n
   int root = 0;
   bool held = false;  // do not post before release(): the data is not there yet (the order of pieces is kept)
 };
@@ -80,21 +85,20 @@ class Board {
   SegmentTable& segments() { return segments_; }
 
   // Collective, in the same order on all ranks. Returns at once; the memory must stay as it is until finished().
-  int64_t start(const BoardTask& task);
+  int64_t start(BoardTask task);
   void release(int64_t id);  // of a held task
   bool finished(int64_t id) const;
   bool step();  // does what can be done; true when something moved
   void wait(int64_t id, double timeout_s);
-  void run(const BoardTask& task, double timeout_s) { wait(start(task), timeout_s); }
+  void run(BoardTask task, double timeout_s) { wait(start(std::move(task)), timeout_s); }
   // all (ranks, bytes) <- mine (bytes) of every rank.
   void exchange(const void* mine, void* all, int64_t bytes, double timeout_s);
   std::string blocked_on(int64_t id) const;  // "rank 1 on host h2 did not arrive"
   void look_for_dead_peers() const;          // throws when one failed or is gone
 
-  // Messages of a pair of ranks arrive in the order sent. send() returns when the message lies in the ring or was
-  // taken.
-  void send(const void* data, int64_t bytes, int peer, int tag, double timeout_s);
-  void recv(void* data, int64_t bytes, int peer, int tag, double timeout_s);
+  // Messages (board_mail.h); step() moves them too.
+  BoardMail& mail() { return mail_; }
+  void wait_mail(int64_t id, double timeout_s);
 
  private:
   enum class Way : uint8_t { small, in_place, staged };
@@ -103,6 +107,7 @@ class Board {
     BoardTask task;
     Way way = Way::staged;
     Place place;  // of the data this rank offers, when in place
+    uint64_t parts_hash = 0;
   };
   struct Piece {
     int64_t number = -1, request = 0, begin = 0, n = 0;  // elements [begin, begin + n) of the request
@@ -127,14 +132,11 @@ class Board {
   bool answer(Piece& p, Request& r);  // after the peers posted
   void collect(Piece& p, const Request& r);
   void check_peers_agree(const Piece& p, const Request& r) const;
+  bool needs_one_kind(const Request& r) const;
   const std::byte* offered(const Piece& p, int rank) const;
   void reduce_slice(const Piece& p, const Request& r);
+  void reduce_part(const Piece& p, const Request& r);
   std::string describe(const Request& r) const;
-
-  // board_mail.cpp
-  struct Message;
-  void write_ring(const std::byte* data, int64_t bytes, const Message& m);
-  void read_ring(std::byte* data, int64_t bytes, const Message& m);
 
   // Steps until ready(); past the timeout throws what complaint() says.
   template <typename Ready, typename Complaint>
@@ -156,6 +158,7 @@ class Board {
   BoardMemory memory_;
   BoardConfig config_;
   SegmentTable segments_;
+  BoardMail mail_;
   std::deque<Request> requests_;  // under way; ids from first_request_
   std::array<Piece, kBoardSlots> pieces_;
   int64_t first_request_ = 0, entering_request_ = 0, next_request_ = 0;

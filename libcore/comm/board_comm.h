@@ -26,6 +26,7 @@ struct BoardCommConfig {
   std::unique_ptr<Board> board;
   std::unique_ptr<BoardHost> host;
   std::vector<std::string> hosts;  // (ranks)
+  std::vector<Placement> places;   // (ranks)
 };
 std::unique_ptr<Comm> make_board_comm(BoardCommConfig config);
 

@@ -1,95 +1,184 @@
-// Messages: a byte ring from each rank to each other one. A message is a header and its bytes, written as far as the
-// ring has space while the receiver reads, so that any length passes.
+#include "libcore/comm/board_mail.h"
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
-#include "libcore/comm/board.h"
+#include "libcore/comm/patience.h"
 
 namespace rw {
 namespace {
 
-struct Header {
-  int64_t bytes;
-  int64_t tag;
-};
+// From here on a copy into the ring and one out of it cost more than the sender's wait for the receiver.
+constexpr int64_t kLendBytes = 16 << 10;
+
+// `n` bytes at a position of a ring, around its end if need be.
+void copy_in(std::byte* ring, uint64_t capacity, uint64_t position, const void* from, uint64_t n) {
+  const uint64_t at = position % capacity, first = std::min(n, capacity - at);
+  std::memcpy(ring + at, from, first);
+  std::memcpy(ring, static_cast<const std::byte*>(from) + first, n - first);
+}
+void copy_out(const std::byte* ring, uint64_t capacity, uint64_t position, void* to, uint64_t n) {
+  const uint64_t at = position % capacity, first = std::min(n, capacity - at);
+  std::memcpy(to, ring + at, first);
+  std::memcpy(static_cast<std::byte*>(to) + first, ring, n - first);
+}
 
 }  // namespace
 
-struct Board::Message {
-  int peer, tag;
-  int64_t bytes;
-  double timeout_s;
-};
+BoardMail::BoardMail(BoardMemory memory, const SegmentTable& segments, BoardMailConfig config)
+    : memory_(std::move(memory)),
+      segments_(segments),
+      config_(std::move(config)),
+      self_(tickets_, config_.labels[static_cast<size_t>(config_.rank)]),
+      peers_(config_.labels.size()) {}
 
-void Board::write_ring(const std::byte* data, int64_t bytes, const Message& m) {
-  Mail& mail = memory_.mail(rank(), m.peer);
-  std::byte* ring_data = memory_.ring(rank(), m.peer);
-  const auto capacity = static_cast<uint64_t>(memory_.ring_bytes());
-  uint64_t written = mail.written.load();
-  auto space = [&] { return capacity - (written - mail.read.load()); };
-  while (bytes > 0) {
-    if (space() == 0)
-      wait_for([&] { return space() > 0; }, m.timeout_s,
-               [&] {
-                 return fmt::format("send of {} (tag {}, group {}): {} did not take it",
-                                    format_bytes(static_cast<double>(m.bytes)), m.tag, config_.group, label(m.peer));
-               });
-    // A quarter of the ring at a time keeps the receiver copying while we do.
-    const uint64_t at = written % capacity;
-    const uint64_t n = std::min({static_cast<uint64_t>(bytes), space(), capacity - at, capacity / 4});
-    std::memcpy(ring_data + at, data, n);
-    written += n;
-    mail.written.store(written);
-    ring(memory_.bell(m.peer));
-    data += n;
-    bytes -= static_cast<int64_t>(n);
+BoardMail::Ring BoardMail::ring_between(int from, int to) const {
+  return {memory_.mail(from, to), memory_.ring(from, to), static_cast<uint64_t>(memory_.ring_bytes())};
+}
+
+int64_t BoardMail::send(const void* data, int64_t bytes, int peer, int tag) {
+  if (peer == config_.rank) return self_.send(data, bytes, tag);
+  Sending s{
+      .id = tickets_.open(), .bytes = bytes, .tag = tag, .data = static_cast<const std::byte*>(data), .place = {}};
+  const int64_t id = s.id;
+  if (bytes >= kLendBytes) s.place = segments_.find(data, bytes, config_.rank);
+  peers_[static_cast<size_t>(peer)].sending.push_back(std::move(s));
+  push(peer);
+  return id;
+}
+
+int64_t BoardMail::recv(void* data, int64_t bytes, int peer, int tag) {
+  if (peer == config_.rank) return self_.recv(data, bytes, tag);
+  const int64_t id = tickets_.open();
+  peers_[static_cast<size_t>(peer)].receiving.push_back(
+      {.id = id, .bytes = bytes, .tag = tag, .data = static_cast<std::byte*>(data)});
+  pull(peer);
+  return id;
+}
+
+bool BoardMail::done(int64_t id) {
+  if (tickets_.done(id)) return true;
+  self_.settle(id);
+  return tickets_.done(id);
+}
+
+bool BoardMail::step() {
+  if (tickets_.n_open() == 0) return false;
+  bool moved = false;
+  for (int p = 0; p < static_cast<int>(peers_.size()); ++p) {
+    moved = push(p) || moved;
+    moved = pull(p) || moved;
   }
+  return moved;
 }
 
-void Board::read_ring(std::byte* data, int64_t bytes, const Message& m) {
-  Mail& mail = memory_.mail(m.peer, rank());
-  const std::byte* ring_data = memory_.ring(m.peer, rank());
-  const auto capacity = static_cast<uint64_t>(memory_.ring_bytes());
-  uint64_t read = mail.read.load();
-  auto there = [&] { return mail.written.load() - read; };
-  while (bytes > 0) {
-    if (there() == 0)
-      wait_for([&] { return there() > 0; }, m.timeout_s,
-               [&] {
-                 return fmt::format("recv of {} (tag {}, group {}): {} did not send",
-                                    format_bytes(static_cast<double>(m.bytes)), m.tag, config_.group, label(m.peer));
-               });
-    const uint64_t at = read % capacity;
-    const uint64_t n = std::min({static_cast<uint64_t>(bytes), there(), capacity - at, capacity / 4});
-    std::memcpy(data, ring_data + at, n);
-    read += n;
-    mail.read.store(read);
-    ring(memory_.bell(m.peer));
-    data += n;
-    bytes -= static_cast<int64_t>(n);
+bool BoardMail::push(int peer) {
+  Peer& p = peers_[static_cast<size_t>(peer)];
+  if (p.sending.empty() && p.lent.empty()) return false;
+  const Ring r = ring_between(config_.rank, peer);
+  const uint64_t written_before = r.mail.written.load();
+  uint64_t written = written_before;
+  bool moved = false;
+  while (!p.lent.empty() && r.mail.read.load() >= p.lent.front().end) {
+    tickets_.close(p.lent.front().message.id);
+    p.lent.pop_front();
+    moved = true;
   }
+  while (!p.sending.empty()) {
+    Sending& s = p.sending.front();
+    const uint64_t space = r.capacity - (written - r.mail.read.load());
+    if (!s.announced) {
+      if (space < sizeof(Header)) break;
+      const Header header{.bytes = s.bytes,
+                          .tag = s.tag,
+                          .segment = s.place ? static_cast<int64_t>(s.place->id) : 0,
+                          .offset = s.place ? s.place->offset : 0};
+      copy_in(r.data, r.capacity, written, &header, sizeof header);
+      written += sizeof header;
+      s.announced = true;
+    } else if (s.place) {
+      p.lent.push_back({std::move(s), written});
+      p.sending.pop_front();
+      continue;
+    } else if (s.n_written == s.bytes) {
+      tickets_.close(s.id);
+      p.sending.pop_front();
+      continue;
+    } else {
+      // A quarter of the ring at a time keeps the receiver copying while we do.
+      const uint64_t n = std::min({static_cast<uint64_t>(s.bytes - s.n_written), space, r.capacity / 4});
+      if (n == 0) break;
+      copy_in(r.data, r.capacity, written, s.data + s.n_written, n);
+      s.n_written += static_cast<int64_t>(n);
+      written += n;
+    }
+    r.mail.written.store(written);
+    ring(memory_.bell(peer));
+  }
+  return moved || written != written_before;
 }
 
-void Board::send(const void* data, int64_t bytes, int peer, int tag, double timeout_s) {
-  CHECK(peer >= 0 && peer < size() && peer != rank(), "send to rank %d by rank %d of %d", peer, rank(), size());
-  const Message m{peer, tag, bytes, timeout_s};
-  const Header header{bytes, tag};
-  write_ring(reinterpret_cast<const std::byte*>(&header), sizeof header, m);
-  write_ring(static_cast<const std::byte*>(data), bytes, m);
+bool BoardMail::pull(int peer) {
+  Peer& p = peers_[static_cast<size_t>(peer)];
+  if (p.receiving.empty()) return false;
+  const Ring r = ring_between(peer, config_.rank);
+  const uint64_t read_before = r.mail.read.load();
+  uint64_t read = read_before;
+  while (!p.receiving.empty()) {
+    Receiving& m = p.receiving.front();
+    const uint64_t there = r.mail.written.load() - read;
+    if (!m.announced) {
+      if (there < sizeof(Header)) break;
+      Header header{};
+      copy_out(r.data, r.capacity, read, &header, sizeof header);
+      check_message(config_.group, label(peer), {m.bytes, m.tag}, {header.bytes, header.tag});
+      m.announced = true;
+      if (header.segment != 0) {
+        const auto segment = segments_.segment(static_cast<uint32_t>(header.segment));
+        if (!segment)
+          fail(ErrorKind::runtime, "recv (group {}): {} sent {} from a shared buffer that {} has released",
+               config_.group, label(peer), format_bytes(static_cast<double>(m.bytes)), label(config_.rank));
+        std::memcpy(m.data, segment->parts[static_cast<size_t>(peer)] + header.offset, static_cast<size_t>(m.bytes));
+        m.n_read = m.bytes;
+      }
+      read += sizeof header;
+    } else if (m.n_read == m.bytes) {
+      tickets_.close(m.id);
+      p.receiving.pop_front();
+      continue;
+    } else {
+      const uint64_t n = std::min({static_cast<uint64_t>(m.bytes - m.n_read), there, r.capacity / 4});
+      if (n == 0) break;
+      copy_out(r.data, r.capacity, read, m.data + m.n_read, n);
+      m.n_read += static_cast<int64_t>(n);
+      read += n;
+    }
+    r.mail.read.store(read);
+    ring(memory_.bell(peer));
+  }
+  return read != read_before;
 }
 
-void Board::recv(void* data, int64_t bytes, int peer, int tag, double timeout_s) {
-  CHECK(peer >= 0 && peer < size() && peer != rank(), "recv from rank %d by rank %d of %d", peer, rank(), size());
-  const Message m{peer, tag, bytes, timeout_s};
-  Header header{};
-  read_ring(reinterpret_cast<std::byte*>(&header), sizeof header, m);
-  if (header.bytes != bytes || header.tag != tag)
-    fail(ErrorKind::runtime, "recv (group {}): expected {} bytes with tag {} from {}, found {} bytes with tag {}",
-         config_.group, bytes, tag, label(peer), header.bytes, header.tag);
-  read_ring(static_cast<std::byte*>(data), bytes, m);
+std::string BoardMail::describe(const char* what, int64_t bytes, int tag) const {
+  return fmt::format("{} of {} (tag {}, group {})", what, format_bytes(static_cast<double>(bytes)), tag, config_.group);
+}
+
+std::string BoardMail::complaint(int64_t id) const {
+  for (int q = 0; q < static_cast<int>(peers_.size()); ++q) {
+    const Peer& p = peers_[static_cast<size_t>(q)];
+    for (const Receiving& m : p.receiving)
+      if (m.id == id) return describe("recv", m.bytes, m.tag) + ": " + label(q) + " did not send";
+    for (const Sending& s : p.sending)
+      if (s.id == id) return describe("send", s.bytes, s.tag) + ": " + label(q) + " did not take it";
+    for (const Lent& l : p.lent)
+      if (l.message.id == id)
+        return describe("send", l.message.bytes, l.message.tag) + ": " + label(q) + " did not take it";
+  }
+  return fmt::format("message {} (group {}) did not pass", id, config_.group);
 }
 
 }  // namespace rw

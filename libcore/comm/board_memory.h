@@ -35,6 +35,7 @@ struct alignas(64) Entry {
   uint32_t segment;  // 0: in the slot's stage
   int32_t root;
   uint8_t op, dtype, reduce, in_place;
+  uint64_t parts;  // hash of how the elements are dealt out
 };
 
 struct Mail {

@@ -7,7 +7,6 @@
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
 #include "libcore/comm/board.h"
-#include "libcore/comm/reduce.h"
 
 namespace rw {
 namespace {
@@ -17,6 +16,20 @@ constexpr int64_t kSmallBytes = 8 << 10;
 
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+// What of `part` lies in [begin, begin + n).
+Slice overlap(const Slice& part, int64_t begin, int64_t n) {
+  const int64_t from = std::max(part.begin, begin), to = std::min(part.begin + part.n, begin + n);
+  return {from, std::max<int64_t>(0, to - from)};
+}
+
+// FNV-1a: enough to tell that two ranks were given different cuts.
+uint64_t hash_of(const std::vector<Slice>& parts) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const Slice& s : parts)
+    for (int64_t v : {s.begin, s.n}) h = (h ^ static_cast<uint64_t>(v)) * 0x100000001b3u;
+  return h;
 }
 
 }  // namespace
@@ -30,39 +43,31 @@ std::string Board::describe(const Request& r) const {
 
 void Board::choose_way(Request& r) {
   const BoardTask& t = r.task;
-  const int64_t element = dtype_bytes(t.t);
-  std::optional<Place> place;
+  const int64_t element = dtype_bytes(t.t), bytes = t.n * element;
   r.piece_n = kStageBytes / element;
-  switch (t.op) {
-    case BoardOp::barrier: break;
-    case BoardOp::all_reduce:
-      CHECK(reinterpret_cast<uintptr_t>(t.output) % static_cast<uintptr_t>(element) == 0,
-            "all_reduce of misaligned data");
-      if (t.n * element <= kSmallBytes) {
-        r.way = Way::small;
-        return;
-      }
-      place = segments_.find(t.output, t.n * element, rank());
-      // In place nothing is copied, so one piece is enough and one step of each rank completes it.
-      if (place) r.piece_n = t.n;
-      break;
-    case BoardOp::reduce_scatter:
-      r.piece_n = kStageBytes / size() / 64 * 64 / element;
-      CHECK(r.piece_n > 0, "%d ranks on one node", size());
-      place = segments_.find(t.input, t.n * size() * element, rank());
-      break;
-    case BoardOp::all_gather:
-      place = segments_.find(static_cast<std::byte*>(t.output) + rank() * t.n, t.n, rank());
-      if (!place) place = segments_.find(t.input, t.n, rank());
-      break;
-    case BoardOp::broadcast:
-      if (rank() == t.root) place = segments_.find(t.output, t.n, rank());
-      break;
+  r.parts_hash = hash_of(t.parts);
+  if (t.op == BoardOp::all_reduce || t.op == BoardOp::reduce_scatter)
+    CHECK(reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(element) == 0, "%s of misaligned data",
+          board_op_name(t.op));
+  if (t.op == BoardOp::all_reduce && bytes <= kSmallBytes) {
+    r.way = Way::small;
+    return;
   }
-  if (place) {
-    r.way = Way::in_place;
-    r.place = std::move(*place);
-  }
+  const bool offers = t.op == BoardOp::broadcast ? rank() == t.root : bytes > kSmallBytes;
+  if (t.op == BoardOp::barrier || !offers) return;
+  auto place = segments_.find(t.data, bytes, rank());
+  if (!place) return;
+  r.way = Way::in_place;
+  r.place = std::move(*place);
+  // Where nothing is copied to stages one piece is enough, and one step of each rank completes it. Of a broadcast only
+  // the root knows.
+  if (t.op != BoardOp::broadcast) r.piece_n = t.n;
+}
+
+// All ranks must have cut the request alike.
+bool Board::needs_one_kind(const Request& r) const {
+  const BoardOp op = r.task.op;
+  return op == BoardOp::all_reduce || op == BoardOp::reduce_scatter || op == BoardOp::all_gather;
 }
 
 void Board::post(Piece& p, const Request& r) {
@@ -70,6 +75,7 @@ void Board::post(Piece& p, const Request& r) {
   const int64_t element = dtype_bytes(t.t);
   Entry& mine = entry(p, rank());
   std::byte* stage = memory_.stage(rank(), slot(p));
+  auto* data = static_cast<std::byte*>(t.data);
   const bool in_place = r.way == Way::in_place;
   mine.request = r.id;
   mine.n = t.n;
@@ -77,34 +83,39 @@ void Board::post(Piece& p, const Request& r) {
   mine.op = static_cast<uint8_t>(t.op);
   mine.dtype = static_cast<uint8_t>(t.t);
   mine.reduce = static_cast<uint8_t>(t.reduce);
+  mine.parts = r.parts_hash;
   mine.in_place = in_place;
   mine.segment = in_place ? r.place.id : 0;
   mine.offset = in_place ? r.place.offset + p.begin * element : 0;
+  auto stage_range = [&](const Slice& s) {
+    if (s.n > 0) copy_bytes(stage + (s.begin - p.begin) * element, data + s.begin * element, s.n * element);
+  };
   switch (t.op) {
     case BoardOp::barrier: break;
     case BoardOp::all_reduce:
+      if (r.way == Way::small) stage_range({p.begin, p.n});
       // Of a staged piece nobody else reads this rank's own slice.
-      for (int q = 0; q < size() && !in_place; ++q) {
-        const Slice slice = r.way == Way::small ? Slice{0, p.n} : slice_of(p.n, element, q, size());
-        if (r.way == Way::small ? q == 0 : q != rank())
-          copy_bytes(stage + slice.begin * element,
-                     static_cast<std::byte*>(t.output) + (p.begin + slice.begin) * element, slice.n * element);
+      for (int q = 0; q < size() && r.way == Way::staged; ++q) {
+        const Slice slice = slice_of(p.n, element, q, size());
+        if (q != rank()) stage_range({p.begin + slice.begin, slice.n});
       }
       break;
     case BoardOp::reduce_scatter:
       for (int q = 0; q < size() && !in_place; ++q)
-        copy_bytes(stage + q * p.n * element, static_cast<const std::byte*>(t.input) + (q * t.n + p.begin) * element,
-                   p.n * element);
+        if (q != rank()) stage_range(overlap(t.parts[static_cast<size_t>(q)], p.begin, p.n));
       break;
     case BoardOp::all_gather: {
-      // The part goes to its place in the result, and to the stage when peers can reach neither.
-      std::byte* home = static_cast<std::byte*>(t.output) + rank() * t.n + p.begin;
-      copy_bytes(home, static_cast<const std::byte*>(t.input) + p.begin, p.n);
-      if (!in_place) copy_bytes(stage, home, p.n);
+      // The part goes to its place in the result, and to the stage when peers cannot reach that.
+      const Slice part = t.parts[static_cast<size_t>(rank())];
+      const Slice here = overlap(part, p.begin, p.n);
+      if (here.n > 0)
+        copy_bytes(data + here.begin * element,
+                   static_cast<const std::byte*>(t.part) + (here.begin - part.begin) * element, here.n * element);
+      if (!in_place) stage_range(here);
       break;
     }
     case BoardOp::broadcast:
-      if (!in_place && rank() == t.root) copy_bytes(stage, static_cast<std::byte*>(t.output) + p.begin, p.n);
+      if (!in_place && rank() == t.root) stage_range({p.begin, p.n});
       break;
   }
   set_state(p, Phase::posted);
@@ -115,14 +126,18 @@ void Board::check_peers_agree(const Piece& p, const Request& r) const {
   for (int q = 0; q < size(); ++q) {
     if (r.task.op == BoardOp::broadcast && q != r.task.root) continue;
     const Entry& other = entry(p, q);
-    if (other.op != mine.op || other.request != mine.request || other.n != mine.n || other.dtype != mine.dtype ||
-        other.reduce != mine.reduce || other.root != mine.root)
+    const bool same_call = other.op == mine.op && other.request == mine.request && other.n == mine.n &&
+                           other.dtype == mine.dtype && other.reduce == mine.reduce && other.root == mine.root;
+    if (!same_call)
       fail(ErrorKind::runtime,
            "{} of {}: {} called {} #{} ({}) instead; all ranks must call the same operations in the "
            "same order with the same sizes",
            describe(r), label(rank()), label(q), board_op_name(static_cast<BoardOp>(other.op)), other.request,
            format_bytes(static_cast<double>(other.n * dtype_bytes(static_cast<DType>(other.dtype)))));
-    if (r.task.op == BoardOp::all_reduce && other.in_place != mine.in_place)
+    if (other.parts != mine.parts)
+      fail(ErrorKind::runtime, "{} of {}: {} deals its elements out to the ranks differently; pass the same cuts",
+           describe(r), label(rank()), label(q));
+    if (needs_one_kind(r) && other.in_place != mine.in_place)
       fail(ErrorKind::runtime, "{}: {} passed {} and {} passed {}; pass memory of one kind on all ranks", describe(r),
            label(rank()), mine.in_place ? "memory from allocate()" : "private memory", label(q),
            other.in_place ? "memory from allocate()" : "private memory");
@@ -142,23 +157,32 @@ const std::byte* Board::offered(const Piece& p, int rank) const {
 
 void Board::reduce_slice(const Piece& p, const Request& r) {
   const int64_t element = dtype_bytes(r.task.t);
-  const bool scatter = r.task.op == BoardOp::reduce_scatter;
-  const Slice slice = r.way == Way::small || scatter ? Slice{0, p.n} : slice_of(p.n, element, rank(), size());
-  std::byte* output = static_cast<std::byte*>(r.task.output) + (p.begin + slice.begin) * element;
+  const Slice slice = r.way == Way::small ? Slice{0, p.n} : slice_of(p.n, element, rank(), size());
+  std::byte* output = static_cast<std::byte*>(r.task.data) + (p.begin + slice.begin) * element;
   sources_.clear();
   targets_.clear();
   for (int q = 0; q < size(); ++q) {
-    int64_t offset = slice.begin * element;
-    // Staged slices lie side by side; in the caller's memory they are n apart.
-    if (scatter) offset = rank() * (entry(p, q).segment == 0 ? p.n : r.task.n) * element;
-    const std::byte* data = offered(p, q) + offset;
-    if (q == rank() && r.way == Way::staged && !scatter) data = output;
+    const std::byte* data = offered(p, q) + slice.begin * element;
+    if (q == rank() && r.way == Way::staged) data = output;
     sources_.push_back(data);
-    if (!scatter && r.way == Way::in_place) targets_.push_back(const_cast<std::byte*>(data));
+    if (r.way == Way::in_place) targets_.push_back(const_cast<std::byte*>(data));
   }
-  if (r.way != Way::in_place || scatter) targets_.push_back(output);
-  if (r.way == Way::staged && !scatter) targets_.push_back(memory_.stage(rank(), slot(p)) + slice.begin * element);
+  if (r.way != Way::in_place) targets_.push_back(output);
+  if (r.way == Way::staged) targets_.push_back(memory_.stage(rank(), slot(p)) + slice.begin * element);
   reduce_in_rank_order({.sources = sources_, .targets = targets_, .n = slice.n, .t = r.task.t, .op = r.task.reduce});
+}
+
+// reduce_scatter: what the piece holds of this rank's part.
+void Board::reduce_part(const Piece& p, const Request& r) {
+  const int64_t element = dtype_bytes(r.task.t);
+  const Slice part = overlap(r.task.parts[static_cast<size_t>(rank())], p.begin, p.n);
+  if (part.n == 0) return;
+  std::byte* output = static_cast<std::byte*>(r.task.data) + part.begin * element;
+  sources_.clear();
+  targets_.assign(1, output);
+  for (int q = 0; q < size(); ++q)
+    sources_.push_back(q == rank() ? output : offered(p, q) + (part.begin - p.begin) * element);
+  reduce_in_rank_order({.sources = sources_, .targets = targets_, .n = part.n, .t = r.task.t, .op = r.task.reduce});
 }
 
 bool Board::answer(Piece& p, Request& r) {
@@ -166,7 +190,13 @@ bool Board::answer(Piece& p, Request& r) {
   const BoardTask& t = r.task;
   if (t.op == BoardOp::broadcast ? !reached(p, t.root, Phase::posted) : !all_reached(p, Phase::posted)) return false;
   check_peers_agree(p, r);
-  bool lent = r.way == Way::in_place;  // peers read from, or write to, this rank's own memory
+  const bool lent = r.way == Way::in_place;  // peers read from, or write to, this rank's own memory
+  const int64_t element = dtype_bytes(t.t);
+  auto take = [&](int from, const Slice& s) {
+    if (s.n > 0 && from != rank())
+      copy_bytes(static_cast<std::byte*>(t.data) + s.begin * element, offered(p, from) + (s.begin - p.begin) * element,
+                 s.n * element);
+  };
   switch (t.op) {
     case BoardOp::barrier: break;
     case BoardOp::all_reduce:
@@ -177,13 +207,12 @@ bool Board::answer(Piece& p, Request& r) {
         return true;
       }
       break;
-    case BoardOp::reduce_scatter: reduce_slice(p, r); break;
+    case BoardOp::reduce_scatter: reduce_part(p, r); break;
     case BoardOp::all_gather:
-      for (int q = 0; q < size(); ++q)
-        if (q != rank()) copy_bytes(static_cast<std::byte*>(t.output) + q * t.n + p.begin, offered(p, q), p.n);
+      for (int q = 0; q < size(); ++q) take(q, overlap(t.parts[static_cast<size_t>(q)], p.begin, p.n));
       break;
     case BoardOp::broadcast:
-      if (rank() != t.root) copy_bytes(static_cast<std::byte*>(t.output) + p.begin, offered(p, t.root), p.n);
+      take(t.root, t.parts.empty() ? Slice{p.begin, p.n} : overlap(t.parts[static_cast<size_t>(rank())], p.begin, p.n));
       break;
   }
   set_state(p, Phase::finished);
@@ -198,7 +227,7 @@ void Board::collect(Piece& p, const Request& r) {
   for (int q = 0; q < size(); ++q) {
     if (q == rank()) continue;  // written by reduce_slice
     const Slice slice = slice_of(p.n, element, q, size());
-    copy_bytes(static_cast<std::byte*>(r.task.output) + (p.begin + slice.begin) * element,
+    copy_bytes(static_cast<std::byte*>(r.task.data) + (p.begin + slice.begin) * element,
                memory_.stage(q, slot(p)) + slice.begin * element, slice.n * element);
   }
 }

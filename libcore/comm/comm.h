@@ -22,9 +22,23 @@ struct SharedBuffer {
   std::shared_ptr<void> owner;  // keeps the mapping alive (shared: peers' mappings and requests outlive either end)
 };
 
-// A collective under way. Requests of one Comm are started by all ranks in the same order.
+// An operation under way. Collectives of one Comm are started by all ranks in the same order. A default request is
+// done.
 struct Request {
   int64_t id = -1;
+  bool mail = false;  // a message (send_start, recv_start), numbered apart from the collectives
+};
+
+// How elements are dealt out to ranks: rank r has [cuts[r], cuts[r+1]); size + 1 ascending offsets, parts may be empty.
+// What lies before the first and behind the last is nobody's and is not touched. The calls copy the offsets.
+using Cuts = std::span<const int64_t>;
+// n elements in equal parts, as near as can be: cut r is n * r / ranks.
+std::vector<int64_t> even_cuts(int64_t n, int ranks);
+
+// Where a rank stands, whatever group it is in.
+struct Placement {
+  int32_t rank = 0;  // in the world
+  int32_t node = 0;  // see Comm::places
 };
 
 class Comm {
@@ -32,35 +46,49 @@ class Comm {
   virtual ~Comm() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string name() const = 0;                // "self", "thread", "mpi/shm", "mpi": for logs and run.json
+  virtual std::string name() const = 0;  // "self", "thread", "mpi/shm", "mpi", "meta": for logs and run.json
   virtual std::vector<std::string> hosts() const = 0;  // (size) host name of each rank
+  // (size) of each rank. Ranks of one node share memory; the world's nodes are numbered from 0 in the order of their
+  // lowest ranks.
+  virtual std::vector<Placement> places() const = 0;
+  std::vector<int> nodes() const;        // (size) node of each rank
+  std::vector<int> world_ranks() const;  // (size) rank in the world of each rank
 
   // Collective: all ranks ask for the same number of bytes (64-byte aligned, zeroed). Passing it, or a part of it, to
-  // the operations of this Comm saves the staging copies (2 to 4 times faster reductions on one node). A reduction gets
-  // such memory on all ranks or on none. Where the ranks share no memory it is private, which works and copies.
+  // the operations of this Comm saves the staging copies (2 to 4 times faster reductions on one node). A reduction
+  // or all_gather gets such memory as its `data` on all ranks or on none; a message read from it needs it kept at both
+  // ends. Where the ranks share no memory it is private, which works and copies; so does another Comm's.
   virtual SharedBuffer allocate(int64_t bytes) = 0;
 
-  // data(n) of every rank <- the reduction over ranks, f32, f64 or i64: the same bits on all ranks, and, for the same
-  // sizes, in every run. Sums run over ranks 0, 1, 2, ... on one node; over several nodes they are the sum, in the
-  // order of the nodes' lowest ranks, of each node's sum. `_start` returns at once; the buffer must not be touched
-  // until wait(). progress() moves started requests forward and never blocks: call it between kernels. Requests may be
-  // waited for in any order.
+  // data(n) of every rank <- the reduction over ranks, of f32, f64, i64, and sums of bf16 and f16 (added in f32,
+  // rounded once): the same bits on all ranks, and, for the same sizes, in every run. Sums run over ranks 0, 1, 2, ...
+  // on one node; over several nodes they are the sum, in the order of the nodes' lowest ranks, of each node's sum.
+  // `_start` returns at once; the buffer must not be touched until wait(). progress() moves started requests forward
+  // and never blocks: call it between kernels. Requests may be waited for in any order.
   virtual Request all_reduce_start(void* data, int64_t n, DType t, ReduceOp op) = 0;
+  // In place: afterwards this rank's part of data holds the sum over ranks, with all_reduce's bits; the rest of data is
+  // scratch. Same types as all_reduce.
+  virtual Request reduce_scatter_start(void* data, Cuts cuts, DType t) = 0;
+  // data <- every rank's part of it. `part` is this rank's, n = cuts[rank+1] - cuts[rank]; it may lie at its place.
+  virtual Request all_gather_start(const void* part, void* data, Cuts cuts, DType t) = 0;
+  // Messages of a pair of ranks arrive in the order sent; a receive whose size or tag is not the next message's is an
+  // Error. Neither waits for the peer; the memory must stay as it is until wait(). A rank may send to itself: waiting
+  // for such a send never blocks. Of two ranks that swap large messages one must start its receive before it waits.
+  virtual Request send_start(const void* data, int64_t bytes, int peer, int tag) = 0;
+  virtual Request recv_start(void* data, int64_t bytes, int peer, int tag) = 0;
   virtual void progress() = 0;
+  virtual void look_for_dead_peers() {}    // Error{runtime} when one is known to be gone
+  virtual bool done(Request request) = 0;  // after some progress()
   virtual void wait(Request request) = 0;
-  void all_reduce(void* data, int64_t n, DType t, ReduceOp op) { wait(all_reduce_start(data, n, t, op)); }
 
-  // shard(n) of rank r <- sum over ranks of data[r*n .. r*n+n), in rank order. data is unchanged or scratch afterwards.
-  // shard may lie at its place in data.
-  virtual void reduce_scatter(const void* data, void* shard, int64_t n, DType t) = 0;
-  // data[r*bytes..] <- shard of rank r. shard may lie at its place in data.
-  virtual void all_gather(const void* shard, void* data, int64_t bytes) = 0;
+  void all_reduce(void* data, int64_t n, DType t, ReduceOp op) { wait(all_reduce_start(data, n, t, op)); }
+  void reduce_scatter(void* data, Cuts cuts, DType t) { wait(reduce_scatter_start(data, cuts, t)); }
+  void all_gather(const void* part, void* data, Cuts cuts, DType t) { wait(all_gather_start(part, data, cuts, t)); }
+  // Equal parts: data[r*bytes..] <- shard of rank r. shard may lie at its place in data.
+  void all_gather(const void* shard, void* data, int64_t bytes);
+  void send(const void* data, int64_t bytes, int peer, int tag) { wait(send_start(data, bytes, peer, tag)); }
+  void recv(void* data, int64_t bytes, int peer, int tag) { wait(recv_start(data, bytes, peer, tag)); }
   virtual void broadcast(void* data, int64_t bytes, int root) = 0;
-  // Messages of a pair of ranks arrive in the order sent; a recv whose size or tag is not the next message's is an
-  // Error. send may wait until the peer (another rank) receives: of two ranks that swap large messages one must receive
-  // first.
-  virtual void send(const void* data, int64_t bytes, int peer, int tag) = 0;
-  virtual void recv(void* data, int64_t bytes, int peer, int tag) = 0;
   virtual void barrier() = 0;
   // Collective: ranks with the same color (>= 0) form a new Comm, ordered by (key, rank).
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
@@ -78,15 +106,22 @@ class Comm {
   double timeout_s_ = 300.0;
 };
 
-std::unique_ptr<Comm> make_self_comm();
+std::unique_ptr<Comm> make_self_comm(Placement place = {});
 
 // Runs `body(comm)` on `n` threads, each with its rank of one communicator. The first exception is rethrown after all
-// threads ended; a throwing rank makes the others' waits fail at once instead of timing out.
-void run_thread_ranks(int n, const std::function<void(Comm&)>& body);
+// threads ended; a throwing rank makes the others' waits fail at once instead of timing out. nodes() counts each
+// `ranks_per_node` ranks as a node (0: all of them).
+void run_thread_ranks(int n, const std::function<void(Comm&)>& body, int ranks_per_node = 0);
 
 // MPI, initialised on first use and finalised at exit. Under a launcher (OMPI_COMM_WORLD_SIZE or PMIX_RANK set) this is
 // the world; otherwise SelfComm, without touching MPI (MPI_Init alone costs 0.4 s).
-std::unique_ptr<Comm> make_world_comm();
+struct AllReducePolicy;  // steps_comm.h
+struct WorldOptions {
+  int ranks_per_node = 0;  // consecutive ranks, of one host, that count as a node; 0: those that share memory
+  // Which way all_reduce takes, in the world and in its groups; null: that of the communicator.
+  std::shared_ptr<const AllReducePolicy> all_reduce = nullptr;
+};
+std::unique_ptr<Comm> make_world_comm(const WorldOptions& options = {});
 // Ends all ranks of the job with this exit code, after an error that only one rank saw. Does not return.
 [[noreturn]] void abort_world(int exit_code);
 

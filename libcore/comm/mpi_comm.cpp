@@ -1,117 +1,86 @@
-// Ranks on several nodes. A reduction is the sum over the nodes, in the order of their lowest ranks, of the sums over
-// each node's ranks in rank order: (node 0: (r0 + r1) + ...) + (node 1: ...). Per request:
-//   1. the node's ranks reduce on their board;
-//   2. each of the L leaders sends every other leader its slice (L-1 messages of n/L), sums its own slice over the
-//   nodes in
-//      order, and sends the result to all (again L-1 messages of n/L): 2(L-1)/L n elements out and in, which is the
-//      least;
-//   3. the leader broadcasts on the board.
-// Everything moves in progress() and wait(). The other operations are messages between all ranks: broadcast a binomial
-// tree, barrier a dissemination, all_gather a ring, so that each wait knows which peer it waits for.
+// Ranks on several nodes: reductions and gathers through the nodes' leaders (node_leaders.h), messages over MPI
+// (mpi_mail.h), broadcast a binomial tree and barrier a dissemination between all ranks, so that each wait knows which
+// peer it waits for. Everything moves in progress() and the waits.
 #include "libcore/comm/mpi_comm.h"
 
-#include <algorithm>
 #include <cstring>
-#include <deque>
 #include <utility>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
 #include "libcore/comm/board_comm.h"
+#include "libcore/comm/cuts.h"
+#include "libcore/comm/mpi_mail.h"
 #include "libcore/comm/node_board.h"
+#include "libcore/comm/node_leaders.h"
 #include "libcore/comm/patience.h"
-#include "libcore/comm/reduce.h"
 
 namespace rw {
 namespace {
 
 constexpr int kCollectiveTag = 1;
-constexpr int64_t kReduceTags = 1 << 14;          // requests under way at a time stay far below
-constexpr int64_t kScatterChunkBytes = 16 << 20;  // scratch of reduce_scatter
-
-// Step 2 for the leader of one request.
-struct LeaderExchange {
-  Transfers transfers;
-  std::vector<std::byte> incoming;  // (leaders, slice) what the others sent of my slice
-};
-
-struct Pending {
-  int64_t id = 0;
-  std::byte* data = nullptr;
-  int64_t n = 0;
-  DType t = DType::f32;
-  ReduceOp op = ReduceOp::sum;
-  int64_t node_sum = -1, node_copy = -1;  // board requests of steps 1 and 3
-  enum class At : uint8_t { node, scatter, gather, share, done } at = At::node;
-  std::unique_ptr<LeaderExchange> exchange;
-};
 
 class MpiComm final : public Comm {
  public:
-  explicit MpiComm(MpiCommConfig config) : c_(std::move(config)) {}
+  explicit MpiComm(MpiCommConfig config) : c_(std::move(config)), mail_(c_.mail, c_.labels), leaders_(c_) {}
 
   int rank() const override { return c_.link->rank(); }
   int size() const override { return c_.link->size(); }
   std::string name() const override { return "mpi"; }
   std::vector<std::string> hosts() const override { return c_.hosts; }
+  std::vector<Placement> places() const override { return c_.places; }
 
   SharedBuffer allocate(int64_t bytes) override {
     CHECK(bytes >= 0, "allocate %lld bytes", static_cast<long long>(bytes));
-    if (!c_.node) return allocate_private(bytes);
-    return adopt_segment(*c_.node, make_shm_segment(*c_.node, bytes, timeout_s()), bytes);
+    if (!c_.board) return allocate_private(bytes);
+    return adopt_segment(*c_.board, make_shm_segment(*c_.board, bytes, timeout_s()), bytes);
   }
 
   Request all_reduce_start(void* data, int64_t n, DType t, ReduceOp op) override {
-    Pending p;
-    p.id = next_++;
-    p.data = static_cast<std::byte*>(data);
-    p.n = n;
-    p.t = t;
-    p.op = op;
-    if (c_.node) {
-      p.node_sum = c_.node->start({.op = BoardOp::all_reduce, .output = data, .n = n, .t = t, .reduce = op});
-      p.node_copy =
-          c_.node->start({.op = BoardOp::broadcast, .output = data, .n = n * dtype_bytes(t), .held = is_leader()});
-    }
-    pending_.push_back(std::move(p));
-    step();
-    return {next_ - 1};
+    CHECK(n >= 0, "all_reduce of %lld elements", static_cast<long long>(n));
+    check_reducible("all_reduce", t, op);
+    return {leaders_.start({.op = BoardOp::all_reduce, .data = data, .n = n, .t = t, .reduce = op})};
   }
+  Request reduce_scatter_start(void* data, Cuts cuts, DType t) override {
+    check_cuts(cuts, size());
+    check_reducible("reduce_scatter", t, ReduceOp::sum);
+    return {leaders_.start({.op = BoardOp::reduce_scatter,
+                            .data = first_dealt(data, cuts, t),
+                            .n = dealt_out(cuts),
+                            .t = t,
+                            .parts = parts_of(cuts)})};
+  }
+  Request all_gather_start(const void* part, void* data, Cuts cuts, DType t) override {
+    check_cuts(cuts, size());
+    auto parts = parts_of(cuts);
+    std::byte* all = first_dealt(data, cuts, t);
+    const Slice mine = parts[static_cast<size_t>(rank())];
+    std::byte* home = all + mine.begin * dtype_bytes(t);
+    if (mine.n > 0 && part != home) std::memcpy(home, part, static_cast<size_t>(mine.n * dtype_bytes(t)));
+    return {leaders_.start(
+        {.op = BoardOp::all_gather, .data = all, .n = dealt_out(cuts), .t = t, .parts = std::move(parts)})};
+  }
+
+  Request send_start(const void* data, int64_t bytes, int peer, int tag) override {
+    CHECK(peer >= 0 && peer < size() && bytes >= 0 && tag >= 0, "send %lld bytes to rank %d of %d with tag %d",
+          static_cast<long long>(bytes), peer, size(), tag);
+    return {.id = mail_.send(data, bytes, peer, tag), .mail = true};
+  }
+  Request recv_start(void* data, int64_t bytes, int peer, int tag) override {
+    CHECK(peer >= 0 && peer < size() && bytes >= 0 && tag >= 0, "recv %lld bytes from rank %d of %d with tag %d",
+          static_cast<long long>(bytes), peer, size(), tag);
+    const Request r{.id = mail_.recv(data, bytes, peer, tag), .mail = true};
+    mail_.step();
+    return r;
+  }
+
   void progress() override { step(); }
+  bool done(Request r) override { return r.id < 0 || (r.mail ? mail_.done(r.id) : leaders_.done(r.id)); }
   void wait(Request r) override {
-    CHECK(r.id >= 0 && r.id < next_, "request %lld was not started here", static_cast<long long>(r.id));
-    wait_for([&] { return find(r.id) == nullptr || find(r.id)->at == Pending::At::done; },
-             [&] { return describe(*find(r.id)); });
-  }
-
-  void reduce_scatter(const void* data, void* shard, int64_t n, DType t) override {
-    const int64_t element = dtype_bytes(t);
-    const int64_t chunk = std::max<int64_t>(1, kScatterChunkBytes / (element * size()));
-    const auto* in = static_cast<const std::byte*>(data);
-    for (int64_t begin = 0; begin < n; begin += chunk) {
-      const int64_t m = std::min(chunk, n - begin), bytes = m * element;
-      scratch_.resize(static_cast<size_t>(std::max<int64_t>(bytes * size(), static_cast<int64_t>(scratch_.size()))));
-      for (int r = 0; r < size(); ++r)
-        std::memcpy(scratch_.data() + r * bytes, in + (r * n + begin) * element, static_cast<size_t>(bytes));
-      all_reduce(scratch_.data(), m * size(), t, ReduceOp::sum);
-      std::memcpy(static_cast<std::byte*>(shard) + begin * element, scratch_.data() + rank() * bytes,
-                  static_cast<size_t>(bytes));
-    }
-  }
-
-  void all_gather(const void* shard, void* data, int64_t bytes) override {
-    auto* all = static_cast<std::byte*>(data);
-    if (shard != all + rank() * bytes && bytes > 0)
-      std::memcpy(all + rank() * bytes, shard, static_cast<size_t>(bytes));
-    const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
-    for (int step_i = 0; step_i < size() - 1; ++step_i) {
-      const int out = (rank() - step_i + size()) % size(), in = (rank() - step_i - 1 + size()) % size();
-      Transfers t;
-      c_.link->start_recv(t, all + in * bytes, bytes, previous, kCollectiveTag);
-      c_.link->start_send(t, all + out * bytes, bytes, next, kCollectiveTag);
-      finish(t, "all_gather", bytes);
-    }
+    if (done(r)) return;
+    if (r.mail) mail_.check_can_end(r.id);
+    wait_for([&] { return done(r); }, [&] { return r.mail ? mail_.complaint(r.id) : leaders_.complaint(r.id); });
   }
 
   void broadcast(void* data, int64_t bytes, int root) override {
@@ -142,141 +111,21 @@ class MpiComm final : public Comm {
     }
   }
 
-  void send(const void* data, int64_t bytes, int peer, int tag) override {
-    CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0, "send to rank %d with tag %d", peer, tag);
-    Transfers t;
-    c_.mail->start_send(t, data, bytes, peer, tag);
-    finish(t, "send", bytes);
-  }
-
-  void recv(void* data, int64_t bytes, int peer, int tag) override {
-    CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0, "recv from rank %d with tag %d", peer, tag);
-    std::optional<MpiLink::Probe> found;
-    wait_for([&] { return (found = c_.mail->probe(peer)).has_value(); },
-             [&] {
-               return fmt::format("recv of {} (tag {}, group mpi): {} did not send",
-                                  format_bytes(static_cast<double>(bytes)), tag, label(peer));
-             });
-    if (found->tag != tag || found->bytes != std::min(bytes, MpiLink::kMaxMessage))
-      fail(ErrorKind::runtime, "recv (group mpi): expected {} bytes with tag {} from {}, found {} bytes with tag {}",
-           bytes, tag, label(peer), found->bytes, found->tag);
-    Transfers t;
-    c_.mail->start_recv(t, data, bytes, peer, tag);
-    finish(t, "recv", bytes);
-  }
-
   std::unique_ptr<Comm> split(int color, int key) override {
     CHECK(color >= 0, "split color %d", color);
     barrier();  // a peer may still need this rank's progress, and MPI_Comm_split makes none
-    auto comm = connect_ranks(c_.link->split(color, key), c_.node_color);
+    auto comm = connect_ranks(c_.link->split(color, key), c_.self);
     comm->set_timeout(timeout_s());
     return comm;
   }
 
  private:
-  using At = Pending::At;
-  bool is_leader() const { return c_.leaders != nullptr; }
-  int n_leaders() const { return static_cast<int>(c_.leader_ranks.size()); }
   const std::string& label(int r) const { return c_.labels[static_cast<size_t>(r)]; }
 
-  Pending* find(int64_t id) {
-    const int64_t first = next_ - static_cast<int64_t>(pending_.size());
-    return id < first ? nullptr : &pending_[static_cast<size_t>(id - first)];
-  }
-
   bool step() {
-    bool moved = c_.node && c_.node->step();
-    for (Pending& p : pending_)
-      while (advance(p)) moved = true;
-    while (!pending_.empty() && pending_.front().at == At::done) pending_.pop_front();
-    return moved;
-  }
-
-  bool advance(Pending& p) {
-    switch (p.at) {
-      case At::node:
-        if (c_.node && !c_.node->finished(p.node_sum)) return false;
-        if (is_leader()) start_scatter(p);
-        p.at = is_leader() ? At::scatter : At::share;
-        return true;
-      case At::scatter:
-        if (!p.exchange->transfers.done()) return false;
-        reduce_slice(p);
-        start_gather(p);
-        p.at = At::gather;
-        return true;
-      case At::gather:
-        if (!p.exchange->transfers.done()) return false;
-        spare_.push_back(std::move(p.exchange));
-        if (c_.node) c_.node->release(p.node_copy);
-        p.at = At::share;
-        return true;
-      case At::share:
-        if (c_.node && !c_.node->finished(p.node_copy)) return false;
-        p.at = At::done;
-        return true;
-      case At::done: return false;
-    }
-    return false;
-  }
-
-  Slice slice(const Pending& p, int leader) const { return slice_of(p.n, dtype_bytes(p.t), leader, n_leaders()); }
-  int tag(const Pending& p, int phase) const { return static_cast<int>(p.id % kReduceTags) * 2 + phase; }
-
-  void start_scatter(Pending& p) {
-    if (spare_.empty()) spare_.push_back(std::make_unique<LeaderExchange>());
-    p.exchange = std::move(spare_.back());
-    spare_.pop_back();
-    const int64_t element = dtype_bytes(p.t);
-    const int me = c_.leaders->rank();
-    const int64_t mine = slice(p, me).n * element;
-    auto& incoming = p.exchange->incoming;
-    if (static_cast<int64_t>(incoming.size()) < mine * n_leaders())
-      incoming.resize(static_cast<size_t>(mine * n_leaders()));
-    for (int q = 0; q < n_leaders(); ++q) {
-      if (q == me) continue;
-      const Slice theirs = slice(p, q);
-      if (mine > 0) c_.leaders->start_recv(p.exchange->transfers, incoming.data() + q * mine, mine, q, tag(p, 0));
-      if (theirs.n > 0)
-        c_.leaders->start_send(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q,
-                               tag(p, 0));
-    }
-  }
-
-  void reduce_slice(Pending& p) {
-    const int64_t element = dtype_bytes(p.t);
-    const int me = c_.leaders->rank();
-    const Slice mine = slice(p, me);
-    std::vector<const void*> sources;
-    for (int q = 0; q < n_leaders(); ++q)
-      sources.push_back(q == me ? p.data + mine.begin * element : p.exchange->incoming.data() + q * mine.n * element);
-    void* target = p.data + mine.begin * element;
-    reduce_in_rank_order({.sources = sources, .targets = {&target, 1}, .n = mine.n, .t = p.t, .op = p.op});
-  }
-
-  void start_gather(Pending& p) {
-    const int64_t element = dtype_bytes(p.t);
-    const int me = c_.leaders->rank();
-    const Slice mine = slice(p, me);
-    for (int q = 0; q < n_leaders(); ++q) {
-      if (q == me) continue;
-      const Slice theirs = slice(p, q);
-      if (theirs.n > 0)
-        c_.leaders->start_recv(p.exchange->transfers, p.data + theirs.begin * element, theirs.n * element, q,
-                               tag(p, 1));
-      if (mine.n > 0)
-        c_.leaders->start_send(p.exchange->transfers, p.data + mine.begin * element, mine.n * element, q, tag(p, 1));
-    }
-  }
-
-  std::string describe(Pending& p) {
-    const std::string what = fmt::format("all_reduce #{} ({}, group mpi): ", p.id,
-                                         format_bytes(static_cast<double>(p.n * dtype_bytes(p.t))));
-    if (p.at == At::node) return what + c_.node->blocked_on(p.node_sum);
-    if (p.at == At::share) return what + c_.node->blocked_on(p.node_copy);
-    const int peer = p.exchange->transfers.pending_peer();
-    return what + (peer < 0 ? "a node" : label(c_.leader_ranks[static_cast<size_t>(peer)])) +
-           (p.at == At::scatter ? " did not arrive" : " did not send its sums (it may itself wait for another rank)");
+    bool moved = c_.board && c_.board->step();
+    moved = mail_.step() || moved;
+    return leaders_.step() || moved;
   }
 
   void finish(Transfers& t, const char* what, int64_t bytes) {
@@ -290,7 +139,7 @@ class MpiComm final : public Comm {
 
   template <typename Ready, typename Complaint>
   void wait_for(Ready ready, Complaint complaint) {
-    Patience patience(nullptr, ranks_fit_cores(c_.node ? c_.node->size() : size()));
+    Patience patience(nullptr, ranks_fit_cores(c_.board ? c_.board->size() : size()));
     while (true) {
       const bool moved = step();
       if (ready()) return;
@@ -299,16 +148,14 @@ class MpiComm final : public Comm {
         continue;
       }
       patience.pause();
-      if (patience.slept() && c_.node) c_.node->look_for_dead_peers();
+      if (patience.slept() && c_.board) c_.board->look_for_dead_peers();
       if (patience.waited_s() > timeout_s()) fail_waiting(complaint(), timeout_s());
     }
   }
 
   MpiCommConfig c_;
-  std::deque<Pending> pending_;  // in the order started; the last is next_ - 1
-  int64_t next_ = 0;
-  std::vector<std::unique_ptr<LeaderExchange>> spare_;
-  std::vector<std::byte> scratch_;
+  MpiMail mail_;
+  NodeLeaders leaders_;
 };
 
 }  // namespace

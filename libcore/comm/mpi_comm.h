@@ -11,19 +11,26 @@
 
 namespace rw {
 
+// What a process takes along into every group.
+struct MpiSelf {
+  Placement place;
+  std::shared_ptr<const AllReducePolicy> all_reduce;  // may be null
+};
+
 struct MpiCommConfig {
   std::shared_ptr<MpiLink> link;           // all ranks
-  std::shared_ptr<MpiLink> mail;           // all ranks, for send and recv
+  std::shared_ptr<MpiLink> mail;           // all ranks, for messages
   std::shared_ptr<MpiLink> leaders;        // the nodes' leaders in rank order; null on the other ranks
-  std::unique_ptr<Board> node;             // null when the rank is alone on its node
-  std::vector<int> leader_ranks;           // (nodes)
+  std::unique_ptr<Board> board;            // null when the rank is alone on its node
+  std::vector<std::vector<int>> of_node;   // (nodes) the ranks of each, ascending; nodes in the order of their leaders
   std::vector<std::string> labels, hosts;  // (ranks)
-  int node_color = 0;                      // see connect_ranks
+  std::vector<Placement> places;           // (ranks)
+  MpiSelf self;
 };
 std::unique_ptr<Comm> make_mpi_comm(MpiCommConfig config);
 
-// Collective: the communicator of the link's ranks. Ranks of one host and one node_color share a board; where there is
-// no shared memory every rank is a node of its own. SelfComm for one rank.
-std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, int node_color);
+// Collective: the communicator of the link's ranks. Ranks of one node share a board; where there is no shared memory
+// every rank is a node of its own. SelfComm for one rank.
+std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, const MpiSelf& self);
 
 }  // namespace rw

@@ -146,6 +146,23 @@ std::optional<MpiLink::Probe> MpiLink::probe(int peer) {
   return Probe{status.MPI_TAG, count};
 }
 
+void MpiLink::start_all_reduce(Transfers& transfers, const Reduction& r) {
+  CHECK(r.t == DType::f32 || r.t == DType::f64 || r.t == DType::i64, "the MPI library does not add %s",
+        dtype_name(r.t));
+  const MPI_Datatype type = r.t == DType::f32 ? MPI_FLOAT : r.t == DType::f64 ? MPI_DOUBLE : MPI_INT64_T;
+  const MPI_Op op = r.op == ReduceOp::sum ? MPI_SUM : r.op == ReduceOp::max ? MPI_MAX : MPI_MIN;
+  char* p = static_cast<char*>(r.data);
+  for (int64_t left = r.n; left > 0;) {
+    const int64_t n = std::min(left, kMaxMessage / dtype_bytes(r.t));
+    MPI_Request request = MPI_REQUEST_NULL;
+    expect(MPI_Iallreduce(MPI_IN_PLACE, p, static_cast<int>(n), type, op, state_->comm, &request), "MPI_Iallreduce");
+    transfers.state_->requests.push_back(request);
+    transfers.state_->peers.push_back(-1);
+    p += n * dtype_bytes(r.t);
+    left -= n;
+  }
+}
+
 void MpiLink::all_gather(const void* mine, void* all, int64_t bytes) {
   CHECK(bytes <= kMaxMessage / state_->size, "all_gather of %lld bytes while setting up",
         static_cast<long long>(bytes));

@@ -6,6 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/dtype.h"
+#include "libcore/comm/comm.h"
+
 namespace rw {
 
 // Messages under way. They hold pointers into the caller's memory.
@@ -44,6 +47,14 @@ class MpiLink {
     int64_t bytes;  // at most kMaxMessage: longer ones come in parts
   };
   static constexpr int64_t kMaxMessage = 1 << 30;
+  // The MPI library's own all_reduce, in place, of f32, f64 and i64. Collective; it orders its sums as it likes.
+  struct Reduction {
+    void* data;
+    int64_t n;
+    DType t;
+    ReduceOp op;
+  };
+  void start_all_reduce(Transfers& transfers, const Reduction& r);
   std::optional<Probe> probe(int peer);  // the next message from peer, if it is there
 
   // Collective and blocking, without a timeout: for setting up, while all ranks are known to be there.

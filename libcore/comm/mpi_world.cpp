@@ -12,27 +12,28 @@
 #include "libcore/comm/host_name.h"
 #include "libcore/comm/mpi_comm.h"
 #include "libcore/comm/node_board.h"
+#include "libcore/comm/steps_comm.h"
 
 namespace rw {
 namespace {
 
 class NodeHost final : public BoardHost {
  public:
-  NodeHost(std::shared_ptr<MpiLink> link, int node_color) : link_(std::move(link)), node_color_(node_color) {}
+  NodeHost(std::shared_ptr<MpiLink> link, MpiSelf self) : link_(std::move(link)), self_(std::move(self)) {}
   std::shared_ptr<Segment> make_segment(Board& board, int64_t bytes, double timeout_s) override {
     return make_shm_segment(board, bytes, timeout_s);
   }
   std::unique_ptr<Comm> split(Board& board, int color, int key, double timeout_s) override {
     CHECK(color >= 0, "split color %d", color);
     board.run({}, timeout_s);  // a peer may still need this rank's steps, and MPI_Comm_split makes none
-    auto comm = connect_ranks(link_->split(color, key), node_color_);
+    auto comm = connect_ranks(link_->split(color, key), self_);
     comm->set_timeout(timeout_s);
     return comm;
   }
 
  private:
   std::shared_ptr<MpiLink> link_;
-  int node_color_;
+  MpiSelf self_;
 };
 
 std::vector<std::string> gather_hosts(MpiLink& link) {
@@ -52,26 +53,36 @@ std::vector<T> gather(MpiLink& link, T value) {
   return all;
 }
 
-// Tests of the path between nodes on one machine: the ranks count as that many nodes, in blocks.
-int pretended_node(const MpiLink& world) {
-  const char* text = std::getenv("RANKWRIGHT_PRETEND_NODES");
-  if (!text) return 0;
-  const int nodes = std::atoi(text);
-  if (nodes < 1 || nodes > world.size())
-    fail(ErrorKind::usage, "RANKWRIGHT_PRETEND_NODES={}: expected a number from 1 to the {} ranks", text, world.size());
-  return static_cast<int>(static_cast<int64_t>(world.rank()) * nodes / world.size());
+// Nodes are the hosts, or blocks of consecutive ranks within hosts, numbered by their lowest ranks.
+Placement place_in_world(MpiLink& world, int ranks_per_node) {
+  const int block = ranks_per_node == 0 ? 0 : world.rank() / ranks_per_node;
+  const auto node = world.same_host()->split(block, world.rank());
+  const std::vector<int> leader = gather(world, gather(*node, world.rank())[0]);
+  const auto blocks = gather(world, block);
+  for (size_t r = 1; r < blocks.size() && ranks_per_node > 0; ++r)
+    if (blocks[r] == blocks[r - 1] && leader[r] != leader[r - 1])
+      fail(ErrorKind::usage,
+           "{} ranks per node: ranks {} and {} would count as one node and are on two hosts; start that many ranks on "
+           "each host",
+           ranks_per_node, r - 1, r);
+  int number = 0;
+  for (int r = 0; r < leader[static_cast<size_t>(world.rank())]; ++r) number += leader[static_cast<size_t>(r)] == r;
+  return {.rank = world.rank(), .node = number};
 }
 
 }  // namespace
 
-std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, int node_color) {
-  if (link->size() == 1) return make_self_comm();
+std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, const MpiSelf& self) {
+  if (link->size() == 1) return make_self_comm(self.place);
+  const Placement place = self.place;
   const std::vector<std::string> hosts = gather_hosts(*link);
-  auto label = [&](int r) { return "rank " + std::to_string(r) + " on host " + hosts[static_cast<size_t>(r)]; };
-
-  auto node = link->same_host()->split(node_color, link->rank());
-  std::vector<std::string> node_labels;
-  for (int r : gather(*node, link->rank())) node_labels.push_back(label(r));
+  std::vector<std::string> labels, node_labels;
+  const std::vector<Placement> places = gather(*link, place);
+  for (const Placement& p : places) {
+    labels.push_back(fmt::format("rank {} on host {}", p.rank, hosts[labels.size()]));
+    if (p.node == place.node) node_labels.push_back(labels.back());
+  }
+  const auto node = link->split(place.node, link->rank());
   std::unique_ptr<Board> board;
   const bool one_node = node->size() == link->size();
   if (node->size() > 1) {
@@ -82,30 +93,45 @@ std::unique_ptr<Comm> connect_ranks(const std::shared_ptr<MpiLink>& link, int no
           "which is slower",
           node->size(), hosts[static_cast<size_t>(link->rank())]);
   }
-  if (one_node && board)
-    return make_board_comm(
-        {.board = std::move(board), .host = std::make_unique<NodeHost>(link, node_color), .hosts = hosts});
-
-  MpiCommConfig config;
-  const bool leader = !board || board->rank() == 0;
-  config.link = link;
-  config.mail = link->duplicate();
-  config.leaders = link->split(leader ? 0 : -1, link->rank());
-  config.node = std::move(board);
-  const auto leaders = gather<int>(*link, leader);
-  for (int r = 0; r < link->size(); ++r) {
-    if (leaders[static_cast<size_t>(r)]) config.leader_ranks.push_back(r);
-    config.labels.push_back(label(r));
+  // Who leads each rank's board: ranks without one lead themselves.
+  const auto leaders = gather(*link, board ? gather(*node, link->rank())[0] : link->rank());
+  StepsCommConfig steps{.direct = nullptr,
+                        .board = board.get(),
+                        .link = self.all_reduce ? link->duplicate() : nullptr,
+                        .labels = labels,
+                        .nodes = map_nodes(leaders),
+                        .policy = self.all_reduce};
+  if (one_node && board) {
+    steps.direct = make_board_comm(
+        {.board = std::move(board), .host = std::make_unique<NodeHost>(link, self), .hosts = hosts, .places = places});
+  } else {
+    const bool leads = leaders[static_cast<size_t>(link->rank())] == link->rank();
+    MpiCommConfig config{.link = link,
+                         .mail = link->duplicate(),
+                         .leaders = link->split(leads ? 0 : -1, link->rank()),
+                         .board = std::move(board),
+                         .labels = labels,
+                         .hosts = hosts,
+                         .places = places,
+                         .self = self};
+    for (int l = 0; l < link->size(); ++l) {
+      if (leaders[static_cast<size_t>(l)] != l) continue;
+      config.of_node.emplace_back();
+      for (int r = l; r < link->size(); ++r)
+        if (leaders[static_cast<size_t>(r)] == l) config.of_node.back().push_back(r);
+    }
+    steps.direct = make_mpi_comm(std::move(config));
   }
-  config.hosts = hosts;
-  config.node_color = node_color;
-  return make_mpi_comm(std::move(config));
+  if (!self.all_reduce) return std::move(steps.direct);
+  return make_steps_comm(std::move(steps));
 }
 
-std::unique_ptr<Comm> make_world_comm() {
+std::unique_ptr<Comm> make_world_comm(const WorldOptions& options) {
+  CHECK(options.ranks_per_node >= 0, "%d ranks per node", options.ranks_per_node);
   if (!under_launcher()) return make_self_comm();
   const auto world = MpiLink::world();
-  return connect_ranks(world, pretended_node(*world));
+  return connect_ranks(world,
+                       {.place = place_in_world(*world, options.ranks_per_node), .all_reduce = options.all_reduce});
 }
 
 void abort_world(int exit_code) {

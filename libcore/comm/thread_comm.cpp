@@ -35,6 +35,8 @@ BoardConfig thread_config(int rank, const std::vector<std::string>& labels, cons
 
 class ThreadHost final : public BoardHost {
  public:
+  explicit ThreadHost(std::vector<Placement> places) : places_(std::move(places)) {}
+
   std::shared_ptr<Segment> make_segment(Board& board, int64_t bytes, double timeout_s) override {
     std::shared_ptr<Segment> segment;
     if (board.rank() == 0) {
@@ -57,31 +59,37 @@ class ThreadHost final : public BoardHost {
     const int n = static_cast<int>(group.size());
     int rank = 0;
     std::vector<std::string> labels;
+    std::vector<Placement> places;
     for (int i = 0; i < n; ++i) {
       if (group[static_cast<size_t>(i)] == board.rank()) rank = i;
       labels.push_back(board.label(group[static_cast<size_t>(i)]));
+      places.push_back(places_[static_cast<size_t>(group[static_cast<size_t>(i)])]);
     }
     std::shared_ptr<std::byte> memory;
     if (rank == 0) memory = heap_bytes(BoardMemory::bytes(n));
     memory = share(board, memory, group[0], timeout_s);
     std::unique_ptr<Comm> comm;
     if (n == 1) {
-      comm = make_self_comm();
+      comm = make_self_comm(places[0]);
     } else {
       auto config = thread_config(rank, labels, board.health());
       comm = make_board_comm({.board = std::make_unique<Board>(BoardMemory(memory, n), std::move(config)),
-                              .host = std::make_unique<ThreadHost>(),
-                              .hosts = std::vector<std::string>(group.size(), host_name())});
+                              .host = std::make_unique<ThreadHost>(places),
+                              .hosts = std::vector<std::string>(group.size(), host_name()),
+                              .places = places});
     }
     comm->set_timeout(timeout_s);
     return comm;
   }
+
+ private:
+  std::vector<Placement> places_;  // (ranks)
 };
 
 }  // namespace
 
-void run_thread_ranks(int n, const std::function<void(Comm&)>& body) {
-  CHECK(n >= 1, "%d ranks", n);
+void run_thread_ranks(int n, const std::function<void(Comm&)>& body, int ranks_per_node) {
+  CHECK(n >= 1 && ranks_per_node >= 0, "%d ranks, %d a node", n, ranks_per_node);
   if (n == 1) {
     auto comm = make_self_comm();
     body(*comm);
@@ -90,7 +98,11 @@ void run_thread_ranks(int n, const std::function<void(Comm&)>& body) {
   auto memory = heap_bytes(BoardMemory::bytes(n));
   auto health = std::make_shared<JobHealth>();
   std::vector<std::string> labels;
-  for (int r = 0; r < n; ++r) labels.push_back("rank " + std::to_string(r) + " (thread)");
+  std::vector<Placement> places;
+  for (int r = 0; r < n; ++r) {
+    labels.push_back("rank " + std::to_string(r) + " (thread)");
+    places.push_back({.rank = r, .node = ranks_per_node == 0 ? 0 : r / ranks_per_node});
+  }
 
   std::mutex mutex;
   std::exception_ptr first;
@@ -103,8 +115,9 @@ void run_thread_ranks(int n, const std::function<void(Comm&)>& body) {
     try {
       auto comm = make_board_comm(
           {.board = std::make_unique<Board>(BoardMemory(memory, n), thread_config(rank, labels, health)),
-           .host = std::make_unique<ThreadHost>(),
-           .hosts = std::vector<std::string>(static_cast<size_t>(n), host_name())});
+           .host = std::make_unique<ThreadHost>(places),
+           .hosts = std::vector<std::string>(static_cast<size_t>(n), host_name()),
+           .places = places});
       body(*comm);
     } catch (const std::exception& e) {
       failed(rank, e.what());

@@ -18,23 +18,13 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
+int64_t round_up(int64_t bytes) { return std::max(kPage, (bytes + kPage - 1) / kPage * kPage); }
+
 // Touches every page: the first touch of fresh memory is far slower than any later one, so it is paid before step 1.
 void touch(std::byte* data, int64_t bytes, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t offset = 0; offset < bytes; offset += kPage)
     *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
-}
-
-// What the system can give without swapping; all there is where it does not say.
-int64_t available_bytes() {
-  std::FILE* file = std::fopen("/proc/meminfo", "r");
-  if (file == nullptr) return INT64_MAX;
-  char line[128];
-  long long kib = -1;
-  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr)
-    if (std::sscanf(line, "MemAvailable: %lld kB", &kib) != 1) kib = -1;
-  std::fclose(file);
-  return kib < 0 ? INT64_MAX : kib * 1024;
 }
 
 }  // namespace
@@ -60,7 +50,25 @@ Arena::~Arena() {
 }
 
 void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
-  const int64_t rounded = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
+  const int64_t rounded = round_up(bytes);
+  if (kind_ == ArenaKind::count) {
+    void* fake = reinterpret_cast<void*>(next_fake_);
+    next_fake_ += rounded;
+    held_[static_cast<size_t>(owner)] += rounded;
+    return fake;
+  }
+  void* data = map(rounded, bytes, owner);
+  touch(static_cast<std::byte*>(data), rounded, threads);
+  return data;
+}
+
+void* Arena::take_host(int64_t bytes, MemoryOwner owner) {
+  void* data = map(round_up(bytes), bytes, owner);
+  touch(static_cast<std::byte*>(data), round_up(bytes), 1);
+  return data;
+}
+
+void* Arena::map(int64_t rounded, int64_t bytes, MemoryOwner owner) {
   void* data = rounded > available_bytes() ? MAP_FAILED
                                            : ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -79,7 +87,6 @@ void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
   if (rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
   blocks_.push_back({data, rounded});
   held_[static_cast<size_t>(owner)] += rounded;
-  touch(static_cast<std::byte*>(data), rounded, threads);
   return data;
 }
 
@@ -99,6 +106,17 @@ int64_t resident_bytes() {
   const int n = std::fscanf(file, "%lld %lld", &size, &resident);
   std::fclose(file);
   return n == 2 ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+int64_t available_bytes() {
+  std::FILE* file = std::fopen("/proc/meminfo", "r");
+  if (file == nullptr) return INT64_MAX;
+  char line[128];
+  long long kib = -1;
+  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr)
+    if (std::sscanf(line, "MemAvailable: %lld kB", &kib) != 1) kib = -1;
+  std::fclose(file);
+  return kib < 0 ? INT64_MAX : kib * 1024;
 }
 
 }  // namespace rw

@@ -21,9 +21,12 @@ enum class MemoryOwner {
 };
 const char* memory_owner_name(MemoryOwner o);
 
+// count: for the meta device. Nothing is allocated; addresses are handed out that must not be touched.
+enum class ArenaKind { memory, count };
+
 class Arena {
  public:
-  Arena() = default;
+  explicit Arena(ArenaKind kind = ArenaKind::memory) : kind_(kind) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
@@ -34,6 +37,12 @@ class Arena {
   template <typename T>
   T* take_n(int64_t n, MemoryOwner owner, int threads = 1) {
     return static_cast<T*>(take(n * static_cast<int64_t>(sizeof(T)), owner, threads));
+  }
+  // Memory of the host, there whatever the device is.
+  void* take_host(int64_t bytes, MemoryOwner owner);
+  template <typename T>
+  T* take_host_n(int64_t n, MemoryOwner owner) {
+    return static_cast<T*>(take_host(n * static_cast<int64_t>(sizeof(T)), owner));
   }
   // Counts memory that lies elsewhere (shared gradient buckets).
   void adopt(int64_t bytes, MemoryOwner owner);
@@ -46,6 +55,10 @@ class Arena {
     void* data;
     int64_t bytes;
   };
+  void* map(int64_t rounded, int64_t bytes, MemoryOwner owner);
+
+  ArenaKind kind_;
+  int64_t next_fake_ = int64_t{1} << 40;
   std::vector<Block> blocks_;
   std::array<int64_t, static_cast<size_t>(MemoryOwner::n_owners)> held_{};
 };
@@ -53,6 +66,7 @@ class Arena {
 // malloc keeps big blocks instead of returning them (first touch is slow on many virtual machines). First thing in
 // main.
 void keep_freed_memory();
-int64_t resident_bytes();  // VmRSS of this process
+int64_t resident_bytes();   // VmRSS of this process
+int64_t available_bytes();  // what the system can give without swapping; INT64_MAX where it does not say
 
 }  // namespace rw

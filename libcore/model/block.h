@@ -1,5 +1,6 @@
 // A transformer block: one forward for training and serving; what differs is data. Shapes: T rows of the flat batch, C
-// width, H query heads, Hkv key/value heads, D head size, F ffn width, U = 2F (gated) or F.
+// width, H query heads, Hkv key/value heads, D head size, F ffn width, U = 2F (gated) or F; H, Hkv and F are a rank's
+// own share under tensor parallelism.
 #pragma once
 #include <cstdint>
 
@@ -7,6 +8,7 @@
 #include "libcore/model/grads.h"
 #include "libcore/model/param_layout.h"
 #include "libcore/model/rope_table.h"
+#include "libcore/model/tensor_parallel.h"
 #include "libcore/model/weights.h"
 
 namespace rw {
@@ -28,53 +30,76 @@ struct AttnBatch {
   const PagedKv* paged = nullptr;
 };
 
-// What a block's forward leaves for its backward. Serving points all layers at one set. The residual stream arrives as
-// `x_in` plus the previous block's `branch` (null for the first): the sum is formed inside this block's first norm.
+// What a block's forward leaves for its backward. Serving points all layers at one set; recomputed layers share what
+// they make again. Tl: this rank's rows of the residual stream (T without sequence parallelism). The stream arrives as
+// `x_in` plus the previous block's `branch_in` (null for the first of a stage): the sum is formed inside this block's
+// first norm.
 struct BlockActs {
-  const void* x_in;              // (T, C)
-  const void* branch_in;         // (T, C) or null
-  void* x;                       // (T, C) x_in + branch_in; x_in itself when branch_in is null
-  void* attn_norm;               // (T, C)
-  float *attn_mean, *attn_rstd;  // (T)
+  const void* x_in;              // (Tl, C)
+  const void* branch_in;         // (Tl, C) or null
+  void* x;                       // (Tl, C) x_in + branch_in; x_in itself when branch_in is null
+  void* attn_norm;               // (Tl, C)
+  float *attn_mean, *attn_rstd;  // (Tl)
   void* qkv;                     // (T, (H+2Hkv)*D), rotated
   void* attn;                    // (T, H*D)
   float* lse;                    // (T, H)
-  void* out;                     // (T, C) output of the attention projection; scratch after the forward
-  void* mid;                     // (T, C) x + out
-  void* mlp_norm;                // (T, C)
-  float *mlp_mean, *mlp_rstd;    // (T)
+  void* mid;                     // (Tl, C) x + the attention's output
+  void* mlp_norm;                // (Tl, C)
+  float *mlp_mean, *mlp_rstd;    // (Tl)
   void* up;                      // (T, U)
   void* act;                     // (T, F)
-  void* branch;                  // (T, C) output of the mlp: the block's result is mid + branch
+  const void* branch;            // (Tl, C) output of the mlp: the block's result is mid + branch. Set by block_fwd.
 };
 
-// Gradients on the way down. d_out arrives and stays until the weight half is done; d_x leaves.
+// Gradients on the way down. d_out arrives and stays until the weight half is done; d_x leaves. The gradients of the
+// norms' outputs are copied to `keep_*` where the weight half does not follow at once (null: it does).
 struct BlockGradActs {
-  const void* d_out;  // (T, C) of the block's result
-  void* d_act;        // (T, F)
-  void* d_up;         // (T, U)
-  void* d_mlp_norm;   // (T, C)
-  void* d_mid;        // (T, C)
-  void* d_attn;       // (T, H*D)
-  void* d_qkv;        // (T, (H+2Hkv)*D)
-  void* d_attn_norm;  // (T, C)
-  void* d_x;          // (T, C)
+  const void* d_out;     // (Tl, C) of the block's result
+  void* d_act;           // (T, F) scratch
+  void* d_up;            // (T, U)
+  void* keep_mlp_norm;   // (Tl, C) or null
+  void* d_mid;           // (Tl, C)
+  void* d_attn;          // (T, H*D) scratch
+  void* d_qkv;           // (T, (H+2Hkv)*D)
+  void* keep_attn_norm;  // (Tl, C) or null
+  void* d_x;             // (Tl, C)
+  // Set by block_bwd_input for a weight half that follows at once:
+  const void *d_mlp_norm, *d_attn_norm;  // (Tl, C)
+  const void *d_out_full, *d_mid_full;   // (T, C)
 };
 
+// Sizes on this rank.
 struct BlockShape {
-  explicit BlockShape(const ModelSpec& s);
+  BlockShape(const ModelSpec& s, int64_t tp);
   NormKind norm;
   bool gated;
   int64_t c, h, hkv, d, f, u, qkv_n;
   float eps, scale;
 };
 
-void block_fwd(const BlockWeights& w, const BlockActs& a, const AttnBatch& batch, const BlockShape& s,
-               const RopeTable* rope, const Exec& exec);
+struct BlockContext {
+  const BlockShape& shape;
+  const RopeTable* rope;  // null with learned positions
+  const TensorParallel& tp;
+  const Exec& exec;
+};
+
+void block_fwd(const BlockWeights& w, BlockActs& a, const AttnBatch& batch, const BlockContext& ctx);
+// attn and lse from the rotated qkv, without pages: part of the forward, and all that selective recomputation repeats.
+void block_attention(const BlockActs& a, const AttnBatch& batch, const BlockContext& ctx);
+// Makes again everything that the backward reads, from x, with the forward's bits.
+void block_recompute(const BlockWeights& w, const BlockActs& a, const AttnBatch& batch, const BlockContext& ctx);
 // The backward is two calls: input gradients first (what the previous stage waits for), weight gradients when it suits.
-void block_bwd_input(const BlockWeights& w, const BlockActs& a, const BlockGradActs& g, const AttnBatch& batch,
-                     const BlockShape& s, const RopeTable* rope, const Exec& exec);
-void block_bwd_weight(const BlockWeights& w, const BlockActs& a, const BlockGradActs& g, const AttnBatch& batch,
-                      const BlockParams& grads, Write write, const BlockShape& s, const Exec& exec);
+void block_bwd_input(const BlockWeights& w, const BlockActs& a, BlockGradActs& g, const AttnBatch& batch,
+                     const BlockContext& ctx);
+struct WeightGrads {
+  const BlockParams& d;
+  Write write;
+};
+void block_bwd_weight(const BlockActs& a, const BlockGradActs& g, int64_t rows, const WeightGrads& grads,
+                      const BlockContext& ctx);
+
+// Scratch that the ops of a block need at most, for up to `rows` rows in `n_seq` sequences.
+int64_t block_workspace_bytes(int64_t rows, int64_t n_seq, const BlockShape& s, const Exec& exec);
 
 }  // namespace rw

@@ -74,8 +74,11 @@ int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) {
   return exec.ops.packed_bytes(bwd_pack(w, exec), exec.stream);
 }
 
-void pack(const PackedLinear& w, const Exec& exec) {
-  exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
+void pack_fwd(const PackedLinear& w, const Exec& exec) {
+  if (w.fwd != nullptr) exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
+}
+
+void pack_bwd(const PackedLinear& w, const Exec& exec) {
   if (w.bwd != nullptr) exec.ops.gemm_pack(bwd_pack(w, exec), exec.stream);
 }
 

@@ -18,8 +18,9 @@ struct PackedLinear {
 
 int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec);
 int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec);
-// Makes fwd and, where it is not null, bwd from the master weight.
-void pack(const PackedLinear& w, const Exec& exec);
+// Makes fwd, or bwd, from the master weight; nothing where that is null.
+void pack_fwd(const PackedLinear& w, const Exec& exec);
+void pack_bwd(const PackedLinear& w, const Exec& exec);
 
 void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);  // y (rows, n_out)
 void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w,

@@ -2,40 +2,73 @@
 
 namespace rw {
 
+BlockWeights block_weights(const ParamLayout& layout, const float* base, int64_t local_layer) {
+  const ModelSpec& s = layout.spec();
+  const TpPlace tp = layout.part().tp;
+  const BlockParams p = block_params(layout, const_cast<float*>(base), local_layer);
+  const int64_t h = s.heads / tp.size, hkv = s.kv_heads * kv_share(s, tp.size) / tp.size, f = s.ffn / tp.size;
+  const int64_t qkv_n = (h + 2 * hkv) * s.head_dim, up_n = s.gated_mlp() ? 2 * f : f;
+  const bool adds = tp.rank == 0;
+  return {.attn_norm_w = p.attn_norm_w,
+          .attn_norm_b = p.attn_norm_b,
+          .mlp_norm_w = p.mlp_norm_w,
+          .mlp_norm_b = p.mlp_norm_b,
+          .qkv = {.master = p.qkv_w, .bias = p.qkv_b, .n_out = qkv_n, .n_in = s.width},
+          .out = {.master = p.out_w, .bias = adds ? p.out_b : nullptr, .n_out = s.width, .n_in = h * s.head_dim},
+          .up = {.master = p.up_w, .bias = p.up_b, .n_out = up_n, .n_in = s.width},
+          .down = {.master = p.down_w, .bias = adds ? p.down_b : nullptr, .n_out = s.width, .n_in = f}};
+}
+
+EmbeddingWeights embedding_weights(const ParamLayout& layout, const float* base) {
+  const EndParams e = end_params(layout, const_cast<float*>(base));
+  return {.token = e.token_embedding,
+          .position = e.position_embedding,
+          .vocab = vocab_range(layout.spec(), layout.part().tp)};
+}
+
+HeadWeights head_weights(const ParamLayout& layout, const float* base) {
+  const EndParams e = end_params(layout, const_cast<float*>(base));
+  const VocabRange vocab = vocab_range(layout.spec(), layout.part().tp);
+  return {.norm_w = e.final_norm_w,
+          .norm_b = e.final_norm_b,
+          .head = {.master = e.head_w, .n_out = vocab.end - vocab.begin, .n_in = layout.spec().width},
+          .vocab = vocab};
+}
+
+void take_packed(PackedLinear& w, WeightUse use, const Exec& exec, Arena& arena) {
+  const int threads = exec.stream.threads;
+  w.fwd = arena.take(packed_fwd_bytes(w, exec), MemoryOwner::packed_weights, threads);
+  if (use == WeightUse::training) w.bwd = arena.take(packed_bwd_bytes(w, exec), MemoryOwner::packed_weights, threads);
+}
+
 ResidentWeights::ResidentWeights(const ParamLayout& layout, float* masters, WeightUse use, const Exec& exec,
                                  Arena& arena) {
-  const ModelSpec& s = layout.spec();
-  const auto linear = [&](const float* w, const float* b, int64_t n_out, int64_t n_in) {
-    PackedLinear packed{.master = w, .bias = b, .n_out = n_out, .n_in = n_in};
-    packed.fwd = arena.take(packed_fwd_bytes(packed, exec), MemoryOwner::packed_weights, exec.stream.threads);
-    if (use == WeightUse::training)
-      packed.bwd = arena.take(packed_bwd_bytes(packed, exec), MemoryOwner::packed_weights, exec.stream.threads);
-    return packed;
-  };
-  const int64_t qkv_n = (s.heads + 2 * s.kv_heads) * s.head_dim, up_n = s.gated_mlp() ? 2 * s.ffn : s.ffn;
-  for (int64_t l = 0; l < s.layers; ++l) {
-    const BlockParams p = block_params(layout, masters, l);
-    blocks_.push_back({.attn_norm_w = p.attn_norm_w,
-                       .attn_norm_b = p.attn_norm_b,
-                       .mlp_norm_w = p.mlp_norm_w,
-                       .mlp_norm_b = p.mlp_norm_b,
-                       .qkv = linear(p.qkv_w, p.qkv_b, qkv_n, s.width),
-                       .out = linear(p.out_w, p.out_b, s.width, s.heads * s.head_dim),
-                       .up = linear(p.up_w, p.up_b, up_n, s.width),
-                       .down = linear(p.down_w, p.down_b, s.width, s.ffn)});
+  const ModelPart& part = layout.part();
+  for (size_t l = 0; l < part.layers.size(); ++l) {
+    blocks_.push_back(block_weights(layout, masters, static_cast<int64_t>(l)));
+    for (PackedLinear* linear : blocks_.back().linears()) take_packed(*linear, use, exec, arena);
   }
-  const EndParams e = end_params(layout, masters);
-  ends_ = {.token_embedding = e.token_embedding,
-           .position_embedding = e.position_embedding,
-           .final_norm_w = e.final_norm_w,
-           .final_norm_b = e.final_norm_b,
-           .head = linear(e.head_w, nullptr, s.vocab_size, s.width)};
+  if (part.embedding) embedding_ = embedding_weights(layout, masters);
+  if (!part.head) return;
+  head_ = head_weights(layout, masters);
+  take_packed(head_.head, use, exec, arena);
+}
+
+void ResidentWeights::refresh_block(int64_t layer, const Exec& exec) {
+  for (const PackedLinear* linear : blocks_[static_cast<size_t>(layer)].linears()) {
+    pack_fwd(*linear, exec);
+    pack_bwd(*linear, exec);
+  }
+}
+
+void ResidentWeights::refresh_head(const Exec& exec) {
+  pack_fwd(head_.head, exec);
+  pack_bwd(head_.head, exec);
 }
 
 void ResidentWeights::refresh(const Exec& exec) {
-  for (const BlockWeights& w : blocks_)
-    for (const PackedLinear* linear : {&w.qkv, &w.out, &w.up, &w.down}) pack(*linear, exec);
-  pack(ends_.head, exec);
+  for (size_t l = 0; l < blocks_.size(); ++l) refresh_block(static_cast<int64_t>(l), exec);
+  refresh_head(exec);
 }
 
 }  // namespace rw

@@ -25,8 +25,7 @@ Generator::Generator(const GeneratorSpec& spec, const TensorSource& weights)
                                                    .max_rows = spec_.prefill_chunk,
                                                    .max_seqs = 1,
                                                    .max_position = spec.max_tokens,
-                                                   .use = WeightUse::inference,
-                                                   .head_rows = 1},
+                                                   .logit_rows = 1},
                                        exec_, arena_);
   const int64_t n_pages = (spec.max_tokens + spec.page_tokens - 1) / spec.page_tokens;
   pool_ = std::make_unique<KvPool>(spec.model,

@@ -1,7 +1,7 @@
 #include "libcore/spec/train_spec.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string_view>
 
 #include "libcore/base/error.h"
@@ -10,7 +10,7 @@
 namespace rw {
 
 FieldList fields(TrainSpec& s) {
-  constexpr double kMany = 9e15;
+  constexpr double kMany = 9e15, kMaxParallel = 1 << 20;
   return {
       {.name = "model",
        .value = &s.model,
@@ -56,13 +56,13 @@ FieldList fields(TrainSpec& s) {
        .group = "Batch"},
       {.name = "micro-batch",
        .value = &s.micro_batch,
-       .help = "samples per rank that go through the model at once",
+       .help = "samples of a data-parallel replica that go through the model at once",
        .min = 1,
        .max = 1 << 20,
        .group = "Batch"},
       {.name = "global-batch",
        .value = &s.global_batch,
-       .help = "samples per step over all ranks; gradient accumulation follows; 0: micro-batch x ranks",
+       .help = "samples per step over all ranks; gradient accumulation follows; 0: micro-batch x dp x pp",
        .min = 0,
        .max = 1 << 24,
        .group = "Batch"},
@@ -125,10 +125,95 @@ FieldList fields(TrainSpec& s) {
        .help = "clip the gradient's global norm to this; 0: off",
        .min = 0,
        .group = "Optimizer"},
+      {.name = "tp",
+       .value = &s.tp,
+       .help = "tensor parallel: ranks that share each layer",
+       .min = 1,
+       .max = kMaxParallel,
+       .group = "Layout"},
+      {.name = "pp",
+       .value = &s.pp,
+       .help = "pipeline parallel: stages that the layers are dealt to",
+       .min = 1,
+       .max = kMaxParallel,
+       .group = "Layout"},
+      {.name = "vpp",
+       .value = &s.vpp,
+       .help = "chunks of layers that a stage holds",
+       .min = 1,
+       .max = kMaxParallel,
+       .group = "Layout"},
+      {.name = "dp",
+       .value = &s.dp,
+       .help = "data parallel: replicas, each with its part of the global batch; auto: ranks / (tp x pp)",
+       .group = "Layout"},
+      {.name = "sp",
+       .value = &s.sp,
+       .help = "sequence parallel: shard the residual stream and the norms over the tp ranks too",
+       .group = "Layout"},
+      {.name = "zero",
+       .value = &s.zero,
+       .help = "shard over the replicas 1: optimizer state, 2: also gradients, 3: also parameters; 0: nothing",
+       .min = 0,
+       .max = 3,
+       .group = "Layout"},
+      {.name = "zero-group",
+       .value = &s.zero_group,
+       .help = "ranks that --zero shards over; node: within each node, replicated across nodes",
+       .choices = {"all", "node"},
+       .group = "Layout"},
+      {.name = "recompute",
+       .value = &s.recompute,
+       .help = "activations computed again in the backward instead of kept; selective: attention's only",
+       .choices = {"none", "selective", "full"},
+       .group = "Layout"},
+      {.name = "recompute-layers",
+       .value = &s.recompute_layers,
+       .help = "recompute in the first so many layers of each stage; 0: in all",
+       .min = 0,
+       .max = kMaxParallel,
+       .group = "Layout"},
+      {.name = "schedule",
+       .value = &s.schedule,
+       .help = "order of a pipeline's forwards and backwards",
+       .choices = {"gpipe", "1f1b", "interleaved", "zb-h1"},
+       .group = "Layout"},
+      {.name = "stage-layers",
+       .value = &s.stage_layers,
+       .help = "layers of each stage, like 5,6,6,5 (with --vpp: of stages' first chunks, then of their second, ...); "
+               "empty: by their work",
+       .group = "Layout"},
+      {.name = "ranks-per-node",
+       .value = &s.ranks_per_node,
+       .help = "ranks that count as one node; 0: those of one host",
+       .min = 0,
+       .max = kMaxParallel,
+       .group = "Layout"},
+      {.name = "allreduce",
+       .value = &s.allreduce,
+       .help = "how MPI ranks add up; auto: the fastest of a measured table",
+       .choices = {"auto", "mpi", "ring", "tree", "hierarchical"},
+       .group = "Device"},
+      {.name = "comm-table",
+       .value = &s.comm_table,
+       .help = "what --allreduce auto goes by: a file of `dbench comm --tune`",
+       .group = "Device"},
       {.name = "precision",
        .value = &s.precision,
        .help = "of activations and products; weights and optimizer state are f32",
-       .choices = {"f32", "bf16"},
+       .choices = {"f32", "bf16", "f16"},
+       .group = "Device"},
+      {.name = "loss-scale",
+       .value = &s.loss_scale,
+       .help = "with f16: the loss is scaled by this at first; halved when a gradient overflows",
+       .min = 1,
+       .max = 1 << 24,
+       .group = "Device"},
+      {.name = "loss-scale-window",
+       .value = &s.loss_scale_window,
+       .help = "with f16: steps without overflow before the scale doubles",
+       .min = 1,
+       .max = kMany,
        .group = "Device"},
       {.name = "threads",
        .value = &s.threads,
@@ -178,6 +263,49 @@ FieldList fields(TrainSpec& s) {
        .min = 1,
        .max = kMany,
        .group = "Run"},
+      {.name = "on-spike",
+       .value = &s.on_spike,
+       .help =
+           "when the loss or the gradient's norm jumps: warn; skip the update; or rewind to the last checkpoint and "
+           "leave the batches since then out",
+       .choices = {"warn", "skip", "rewind"},
+       .group = "Guard"},
+      {.name = "spike-threshold",
+       .value = &s.spike_threshold,
+       .help = "a jump is this many deviations above the running median; 0: off",
+       .min = 0,
+       .max = 1e6,
+       .group = "Guard"},
+      {.name = "nan-trace",
+       .value = &s.nan_trace,
+       .help = "run a non-finite step again and name the first layer and operation that made it so",
+       .group = "Guard"},
+      {.name = "check-replicas-every",
+       .value = &s.check_replicas_every,
+       .help = "steps between comparisons of replicated parameters; 0: never",
+       .min = 0,
+       .max = kMany,
+       .group = "Guard"},
+      {.name = "verify-parallel",
+       .value = &s.verify_parallel,
+       .help = "run this many steps also on one rank in f32 and print the largest relative errors; 0: off",
+       .min = 0,
+       .max = kMany,
+       .group = "Guard"},
+      {.name = "dry-run",
+       .value = &s.dry_run,
+       .help = "compute nothing: print one step's memory, FLOPs and communication as JSON (no mpirun, no data)",
+       .group = "Dry run"},
+      {.name = "dry-run-rank",
+       .value = &s.dry_run_rank,
+       .help = "a rank, or all-stages: the first rank of each pipeline stage",
+       .group = "Dry run"},
+      {.name = "dry-run-ranks",
+       .value = &s.dry_run_ranks,
+       .help = "ranks of the run; 0: as many as --tp, --pp and --dp say",
+       .min = 0,
+       .max = kMaxParallel,
+       .group = "Dry run"},
       {.name = "peak-flops",
        .value = &s.peak_flops,
        .help = "peak FLOP/s of one rank for MFU; 0: measured at start",
@@ -197,8 +325,8 @@ void check_train_spec(const TrainSpec& s) {
     if (!given) fail(ErrorKind::usage, "--{} is missing: expected {}", flag, what);
   };
   need(!s.model.empty() || !s.init_from.empty(), "model", "a model name, config.json or directory (or --init-from)");
-  need(!s.data.empty(), "data", "a token file made by `dtrain prepare`");
-  need(!s.out.empty(), "out", "a run directory");
+  need(s.dry_run || !s.data.empty(), "data", "a token file made by `dtrain prepare`");
+  need(s.dry_run || !s.out.empty(), "out", "a run directory");
   if (!s.val_data.empty() && s.val_fraction > 0)
     fail(ErrorKind::usage, "--val-data and --val-fraction exclude each other: expected one of them");
   if (s.min_lr > s.lr)
@@ -209,10 +337,18 @@ void check_train_spec(const TrainSpec& s) {
 }
 
 bool changes_result(const std::string& field) {
-  constexpr std::array<std::string_view, 14> kNoEffect = {
-      "out",        "resume",     "threads",      "eval-every",  "log-every", "checkpoint-every", "keep-last",
-      "keep-every", "peak-flops", "comm-timeout", "verify-data", "max-skips", "micro-batch",      "val-data"};
-  return std::find(kNoEffect.begin(), kNoEffect.end(), field) == kNoEffect.end();
+  // clang-format off
+  constexpr std::string_view kRunning[] = {
+      "out", "resume", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "keep-last",
+      "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "check-replicas-every",
+      "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks"};
+  // A layout changes where a sum is made, not which sum.
+  constexpr std::string_view kLayout[] = {
+      "tp", "pp", "vpp", "dp", "sp", "zero", "zero-group", "recompute", "recompute-layers", "schedule", "stage-layers",
+      "micro-batch", "ranks-per-node"};
+  // clang-format on
+  return std::ranges::find(kRunning, field) == std::end(kRunning) &&
+         std::ranges::find(kLayout, field) == std::end(kLayout);
 }
 
 std::string hyper_parameter_hash(TrainSpec s) {

@@ -23,8 +23,32 @@ struct TrainSpec {
   std::string lr_batch_rule = "none";
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip_norm = 1.0;
 
+  // The layout, as asked for: layout.h settles it against a model and a number of ranks.
+  int64_t tp = 1, pp = 1, vpp = 1;
+  std::string dp = "auto";
+  bool sp = false;
+  int64_t zero = 0;
+  std::string zero_group = "all";
+  std::string recompute = "none";
+  int64_t recompute_layers = 0;
+  std::string schedule = "1f1b", stage_layers;
+
   std::string precision = "bf16";
+  double loss_scale = 65536.0;
+  int64_t loss_scale_window = 1000;
   int64_t seed = 1, threads = 0;
+
+  std::string allreduce = "auto", comm_table;
+  int64_t ranks_per_node = 0;
+
+  std::string on_spike = "warn";
+  double spike_threshold = 8.0;
+  bool nan_trace = false;
+  int64_t check_replicas_every = 0, verify_parallel = 0;
+
+  bool dry_run = false;
+  std::string dry_run_rank = "0";
+  int64_t dry_run_ranks = 0;
 
   int64_t eval_every = 0, log_every = 1, checkpoint_every = 0, keep_last = 2, keep_every = 0;
   double peak_flops = 0.0;

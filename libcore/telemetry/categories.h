@@ -7,7 +7,9 @@
 
 namespace rw {
 
-enum class TimeCategory { compute, communication, data, checkpoint, n_categories };
+// communication: seconds in which the rank waits for a collective or for a message that is late. bubble: waiting for
+// the neighbours in the pipeline.
+enum class TimeCategory { compute, communication, bubble, data, checkpoint, n_categories };
 const char* time_category_name(TimeCategory c);
 
 // Seconds by category; what lies between two marks is charged to one of them.
@@ -22,6 +24,10 @@ class StepClock {
     const double now = now_s();
     seconds_[static_cast<size_t>(c)] += now - last_;
     last_ = now;
+  }
+  void move(TimeCategory from, TimeCategory to, double seconds) {
+    seconds_[static_cast<size_t>(from)] -= seconds;
+    seconds_[static_cast<size_t>(to)] += seconds;
   }
   double seconds(TimeCategory c) const { return seconds_[static_cast<size_t>(c)]; }
   double total() const { return last_ - start_; }

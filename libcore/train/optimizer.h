@@ -1,11 +1,12 @@
-// AdamW over the flat parameter buffer, and the gradient's global norm.
+// AdamW over the pieces of parameters that a rank updates.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "libcore/device/arena.h"
 #include "libcore/model/exec.h"
-#include "libcore/model/param_layout.h"
+#include "libcore/train/grad_sync.h"
+#include "libcore/train/weight_store.h"
 
 namespace rw {
 
@@ -15,21 +16,22 @@ struct AdamSettings {
 
 class Optimizer {
  public:
-  Optimizer(const ParamLayout& layout, const AdamSettings& settings, Arena& arena, int threads);
-  // Global L2 norm of grads, every parameter once: f64 partials of fixed blocks, added in table order.
-  double grad_norm(const float* grads, const Exec& exec);
-  // One update of params; grad_scale multiplies the gradient (clipping). Counts its own steps.
-  void step(float* params, const float* grads, double lr, double grad_scale, const Exec& exec);
+  Optimizer(const ParamLayout& layout, const Shards& shards, const AdamSettings& settings, Arena& arena, int threads);
+  // One update of this rank's pieces; grad_scale multiplies the gradient (clipping, loss scale). Counts its own steps.
+  struct Step {
+    double lr, grad_scale;
+  };
+  void step(WeightStore& weights, const GradSync& grads, const Step& step, const Exec& exec);
   int64_t steps_taken() const { return steps_; }
   void set_steps_taken(int64_t steps) { steps_ = steps; }
-  float* m() { return m_; }
+  float* m() { return m_; }  // (shards.shard_total())
   float* v() { return v_; }
 
  private:
   const ParamLayout& layout_;
+  const Shards& shards_;
   AdamSettings settings_;
-  float *m_, *v_;  // (layout.total())
-  std::vector<double> partials_;
+  float *m_, *v_;
   int64_t steps_ = 0;
 };
 

@@ -52,19 +52,18 @@ std::string changed_settings(const Json& identity, TrainSpec spec) {
 
 }  // namespace
 
-void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks) {
-  if (spec.seq_len == 0) spec.seq_len = std::min<int64_t>(model.max_position, 1024);
-  if (spec.seq_len > model.max_position)
-    fail(ErrorKind::usage, "--seq-len = {} is longer than the model's longest sequence, {} (max_position_embeddings)",
-         spec.seq_len, model.max_position);
-  const int64_t per_pass = spec.micro_batch * ranks;
-  if (spec.global_batch == 0) spec.global_batch = per_pass;
-  if (spec.global_batch % per_pass != 0)
-    fail(ErrorKind::usage,
-         "--global-batch = {} is not divisible by --micro-batch x ranks = {} x {} = {}; the nearest that fit are {} "
-         "and {}",
-         spec.global_batch, spec.micro_batch, ranks, per_pass,
-         std::max(per_pass, spec.global_batch / per_pass * per_pass), (spec.global_batch / per_pass + 1) * per_pass);
+DType precision_type(const TrainSpec& spec) {
+  return spec.precision == "f32" ? DType::f32 : spec.precision == "f16" ? DType::f16 : DType::bf16;
+}
+
+StepSettings step_settings(const TrainSpec& spec, const ModelSpec& model, const Layout& layout) {
+  return {.spec = model,
+          .layout = layout,
+          .adam = {.beta1 = static_cast<float>(spec.beta1),
+                   .beta2 = static_cast<float>(spec.beta2),
+                   .eps = static_cast<float>(spec.eps),
+                   .weight_decay = static_cast<float>(spec.weight_decay)},
+          .clip_norm = spec.clip_norm};
 }
 
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model) {
@@ -151,11 +150,27 @@ std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainS
   return notes;
 }
 
-Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world,
-                  const std::string& run_id) {
-  TrainSpec copy = spec;
+Json layout_json(const Layout& l) {
+  Json stages = Json::array();
+  for (const int64_t n : l.stage_layers) stages.push_back(n);
+  return {{"tp", l.tp},
+          {"pp", l.pp},
+          {"vpp", l.vpp},
+          {"dp", l.dp},
+          {"sp", l.sp},
+          {"zero", l.zero},
+          {"zero_group", l.zero_group == ZeroGroup::node ? "node" : "all"},
+          {"schedule", schedule_name(l.schedule)},
+          {"micro_batch", l.micro_batch},
+          {"micro_batches", l.micro_batches()},
+          {"stage_layers", stages},
+          {"text", l.text()}};
+}
+
+Json run_identity(const RunInputs& in, const Comm& world, const std::string& run_id) {
+  TrainSpec copy = in.spec;
   Json files = Json::array();
-  for (const auto& file : data.files)
+  for (const auto& file : in.data.files)
     files.push_back({{"path", std::filesystem::absolute(file->path()).string()},
                      {"fingerprint", file->fingerprint()},
                      {"tokens", file->n_tokens()},
@@ -163,14 +178,14 @@ Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData
   return {{"run_id", run_id},
           {"tool_version", version()},
           {"created", utc_timestamp()},
-          {"model_identity", model_identity(model)},
-          {"model_config", model_config_json(model)},
-          {"dataset_fingerprint", data.fingerprint},
+          {"model_identity", model_identity(in.model)},
+          {"model_config", model_config_json(in.model)},
+          {"dataset_fingerprint", in.data.fingerprint},
           {"data", files},
-          {"layout", {{"dp", world.size()}, {"tp", 1}, {"pp", 1}}},
-          {"precision", spec.precision},
-          {"global_batch", spec.global_batch},
-          {"hyper_parameter_hash", hyper_parameter_hash(spec)},
+          {"layout", layout_json(in.layout)},
+          {"precision", in.spec.precision},
+          {"global_batch", in.spec.global_batch},
+          {"hyper_parameter_hash", hyper_parameter_hash(in.spec)},
           {"config", fields_json(fields(copy))},
           {"hosts", world.hosts()}};
 }

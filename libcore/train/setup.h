@@ -8,6 +8,7 @@
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/comm/comm.h"
 #include "libcore/data/data_order.h"
+#include "libcore/spec/layout.h"
 #include "libcore/spec/model_spec.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/train_state.h"
@@ -22,9 +23,9 @@ struct TrainData {
   std::string fingerprint;                   // of all training files and ranges
 };
 
-// seq-len and global-batch given their values (0 = default), checked against model and ranks: Error{usage} with the
-// numbers.
-void settle_batch(TrainSpec& spec, const ModelSpec& model, int ranks);
+// The element type of --precision.
+DType precision_type(const TrainSpec& spec);
+StepSettings step_settings(const TrainSpec& spec, const ModelSpec& model, const Layout& layout);
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model);
 // The cores of this host shared among its ranks, or --threads.
 int threads_per_rank(const TrainSpec& spec, const Comm& world);
@@ -37,7 +38,13 @@ int idle_cores(int threads, const Comm& world);
 std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainState& state, const TrainSpec& spec,
                                       const ModelSpec& model, const TrainData& data);
 
-Json run_identity(const TrainSpec& spec, const ModelSpec& model, const TrainData& data, const Comm& world,
-                  const std::string& run_id);
+struct RunInputs {
+  const TrainSpec& spec;
+  const ModelSpec& model;
+  const TrainData& data;
+  const Layout& layout;
+};
+Json run_identity(const RunInputs& in, const Comm& world, const std::string& run_id);
+Json layout_json(const Layout& layout);
 
 }  // namespace rw

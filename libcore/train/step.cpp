@@ -24,84 +24,160 @@ void check_ids(const int32_t* ids, int64_t n, int64_t vocab) {
            ids[i], vocab);
 }
 
+StagePlan stage_plan(const Layout& layout, const ParamLayout& params, const MeshPlace& place) {
+  const PipelineShape shape = layout.pipeline();
+  const std::vector<Action> actions = pipeline_actions(shape, static_cast<int>(place.pp));
+  std::vector<Layout::Layers> chunks;
+  int64_t local = 0;
+  for (int64_t c = 0; c < layout.vpp; ++c) {
+    const Layout::Layers layers = layout.layers_of(place.pp, c);
+    chunks.push_back({.begin = local, .end = local + layers.end - layers.begin});
+    local = chunks.back().end;
+  }
+  return {.layout = &params,
+          .chunks = chunks,
+          .live = live_of(actions, static_cast<int>(layout.vpp)),
+          .split_backward = layout.schedule == ScheduleKind::zb_h1,
+          .recompute = layout.recompute,
+          .recompute_layers = layout.recompute_layers == 0 ? local : layout.recompute_layers,
+          .max_rows = layout.micro_batch * layout.seq_len,
+          .max_seqs = layout.micro_batch,
+          .max_position = layout.seq_len,
+          .head_rows = kHeadRows};
+}
+
 }  // namespace
 
-TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Comm& dp, Arena& arena)
+MeshShape mesh_shape(const Layout& layout, const ModelSpec& model, int64_t ranks_per_node) {
+  return {.tp = layout.tp,
+          .dp = layout.dp,
+          .pp = layout.pp,
+          .shard = zero_ranks(layout, ranks_per_node),
+          .kv_share = kv_share(model, layout.tp)};
+}
+
+ModelPart part_of(const Layout& layout, const MeshPlace& place) {
+  ModelPart part;
+  part.tp = {.size = layout.tp, .rank = place.tp};
+  for (int64_t c = 0; c < layout.vpp; ++c) {
+    const Layout::Layers layers = layout.layers_of(place.pp, c);
+    for (int64_t l = layers.begin; l < layers.end; ++l) part.layers.push_back(l);
+  }
+  part.embedding = place.pp == 0;
+  part.head = place.pp + 1 == layout.pp;
+  return part;
+}
+
+TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Mesh& mesh,
+                     const std::shared_ptr<CommRecord>& record, Arena& arena)
     : settings_(settings),
       exec_(exec),
-      dp_(dp),
-      layout_(settings.spec),
-      params_(arena.take_n<float>(layout_.total(), MemoryOwner::weights, exec.stream.threads)),
-      weights_(layout_, params_, WeightUse::training, exec, arena),
-      decoder_({.spec = settings.spec,
-                .max_rows = settings.micro_batch * settings.seq_len,
-                .max_seqs = settings.micro_batch,
-                .max_position = settings.seq_len,
-                .use = WeightUse::training,
-                .head_rows = kHeadRows},
-               exec, arena),
-      optimizer_(layout_, settings.adam, arena, exec.stream.threads),
-      sink_(layout_, dp),
-      local_samples_(settings.global_batch / dp.size()),
-      ids_(arena.take_n<int32_t>(local_samples_ * settings.seq_len, MemoryOwner::data)),
-      targets_(arena.take_n<int32_t>(local_samples_ * settings.seq_len, MemoryOwner::data)) {
-  arena.adopt(sink_.bytes(), MemoryOwner::gradients);
-  for (int64_t s = 0; s <= settings.micro_batch; ++s) cu_seqlens_.push_back(static_cast<int32_t>(s * settings.seq_len));
-  for (int64_t s = 0; s < settings.micro_batch; ++s)
-    for (int64_t t = 0; t < settings.seq_len; ++t) pos_.push_back(static_cast<int32_t>(t));
+      mesh_(mesh),
+      record_(record),
+      layout_(settings.spec, part_of(settings.layout, mesh.place)),
+      shards_(layout_, mesh.shard->size(), mesh.shard->rank()),
+      tp_({.sequence_parallel = settings.layout.sp,
+           .max_rows = settings.layout.micro_batch * settings.layout.seq_len,
+           .width = settings.spec.width,
+           .training = true},
+          exec, *mesh.tp, arena),
+      weights_(settings.layout.zero, layout_, shards_, mesh, exec, arena),
+      optimizer_(layout_, shards_, settings.adam, arena, exec.stream.threads),
+      grads_({.zero = settings.layout.zero, .sequence_parallel = settings.layout.sp}, layout_, shards_, mesh, exec,
+             arena),
+      norm_(layout_, shards_, mesh, arena),
+      stage_(stage_plan(settings.layout, layout_, mesh.place), exec, tp_, arena,
+             [this] {
+               mesh_.replica->progress();
+               mesh_.shard->progress();
+               mesh_.pp_forward->progress();
+               mesh_.pp_backward->progress();
+             }),
+      pipeline_(settings.layout, mesh, stage_, *record),
+      local_samples_(settings.layout.global_batch / settings.layout.dp),
+      ids_(arena.take_host_n<int32_t>(local_samples_ * settings.layout.seq_len, MemoryOwner::data)),
+      targets_(arena.take_host_n<int32_t>(local_samples_ * settings.layout.seq_len, MemoryOwner::data)) {
+  const Layout& l = settings.layout;
+  for (int64_t s = 0; s <= l.micro_batch; ++s) cu_seqlens_.push_back(static_cast<int32_t>(s * l.seq_len));
+  for (int64_t s = 0; s < l.micro_batch; ++s)
+    for (int64_t t = 0; t < l.seq_len; ++t) pos_.push_back(static_cast<int32_t>(t));
 }
 
 AttnBatch TrainStep::batch_of(int64_t samples) const {
-  return {.pos = pos_.data(), .cu_seqlens = cu_seqlens_.data(), .n_seq = samples, .rows = samples * settings_.seq_len};
+  return {.pos = pos_.data(),
+          .cu_seqlens = cu_seqlens_.data(),
+          .n_seq = samples,
+          .rows = samples * settings_.layout.seq_len};
 }
 
-StepResult TrainStep::run(int64_t first_sample, double lr, const ReadSamples& read, bool stop_asked, StepClock& clock) {
-  const int64_t n_local = local_samples_ * settings_.seq_len;
-  const uint64_t digest = read(first_sample + dp_.rank() * local_samples_, local_samples_, ids_, targets_);
+// Of what is charged to compute: waiting for peers is communication, or the pipeline's bubble.
+void TrainStep::charge(StepClock& clock, double exposed_before, double waited) const {
+  const double exposed = record_->exposed_s - exposed_before;
+  clock.mark(TimeCategory::compute);
+  clock.move(TimeCategory::compute, TimeCategory::bubble, waited);
+  clock.move(TimeCategory::compute, TimeCategory::communication, std::max(0.0, exposed - waited));
+}
+
+StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
+  const Layout& l = settings_.layout;
+  const int64_t n_local = local_samples_ * l.seq_len;
+  const uint64_t digest = read(inputs.first_sample + mesh_.place.dp * local_samples_, local_samples_, ids_, targets_);
   check_ids(ids_, n_local, settings_.spec.vocab_size);
   clock.mark(TimeCategory::data);
 
-  int64_t counts[3] = {count_valid(targets_, n_local), stop_asked ? 1 : 0, static_cast<int64_t>(digest)};
-  dp_.all_reduce(counts, 3, DType::i64, ReduceOp::sum);
-  clock.mark(TimeCategory::communication);
+  double exposed = record_->exposed_s;
+  record_->phase = "counts";
+  const bool speaks = speaks_for_its_samples();
+  int64_t counts[3] = {speaks ? count_valid(targets_, n_local) : 0, inputs.stop_asked ? 1 : 0,
+                       speaks ? static_cast<int64_t>(digest) : 0};
+  mesh_.world->all_reduce(counts, 3, DType::i64, ReduceOp::sum);
   StepResult result{};
   result.valid_tokens = counts[0];
   result.stop = counts[1] > 0;
   result.fingerprint = static_cast<uint64_t>(counts[2]);
 
   // Without a valid target every gradient is zero whatever the scale.
-  const float d_scale = 1.0f / static_cast<float>(std::max<int64_t>(1, result.valid_tokens));
-  const int64_t n_micro = local_samples_ / settings_.micro_batch;
-  const AttnBatch batch = batch_of(settings_.micro_batch);
-  double loss_sum = 0;
-  for (int64_t m = 0; m < n_micro; ++m) {
-    const int64_t offset = m * batch.rows;
-    sink_.start(m, n_micro);
-    decoder_.forward(ids_ + offset, batch, weights_);
-    loss_sum += decoder_.loss_and_backward(ids_ + offset, targets_ + offset, d_scale, batch, weights_, sink_, layout_,
-                                           [&] { dp_.progress(); });
-  }
-  clock.mark(TimeCategory::compute);
-  sink_.wait();
-  loss_sum = dp_.all_reduce_value(loss_sum, ReduceOp::sum);
-  clock.mark(TimeCategory::communication);
-
+  const double d_scale = inputs.loss_scale / static_cast<double>(std::max<int64_t>(1, result.valid_tokens));
+  const AttnBatch batch = batch_of(l.micro_batch);
+  grads_.start(l.micro_batches());
+  double loss_sum = pipeline_.run({.ids = ids_,
+                                   .targets = targets_,
+                                   .batch = batch,
+                                   .d_scale = static_cast<float>(d_scale),
+                                   .to = {.weights = weights_.source(), .grads = grads_}});
+  charge(clock, exposed, pipeline_.waited_s());
+  exposed = record_->exposed_s;
+  record_->phase = "gradients";
+  grads_.finish();
+  // All tensor-parallel ranks of the last stage know the loss; the first speaks for them.
+  loss_sum = mesh_.world->all_reduce_value(mesh_.place.tp == 0 ? loss_sum : 0.0, ReduceOp::sum);
+  charge(clock, exposed, 0);
   result.loss = result.valid_tokens > 0 ? loss_sum / static_cast<double>(result.valid_tokens) : 0.0;
-  result.grad_norm = optimizer_.grad_norm(sink_.grads(), exec_);
-  result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
-  if (!result.skipped) {
-    optimizer_.step(params_, sink_.grads(), lr, clip_scale(result.grad_norm, settings_.clip_norm), exec_);
-    weights_.refresh(exec_);
+  return result;
+}
+
+StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
+  StepResult result = forward_backward(inputs, read, clock);
+  const double exposed = record_->exposed_s;
+  record_->phase = "optimizer";
+  result.grad_norm = norm_(grads_, exec_) / inputs.loss_scale;
+  result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  result.updated = result.finite && inputs.allow(result.loss, result.grad_norm);
+  if (result.updated) {
+    optimizer_.step(
+        weights_, grads_,
+        {.lr = inputs.lr, .grad_scale = clip_scale(result.grad_norm, settings_.clip_norm) / inputs.loss_scale}, exec_);
+    weights_.updated();
   }
-  clock.mark(TimeCategory::compute);
+  charge(clock, exposed, 0);
+  record_->phase = "";
   return result;
 }
 
 double TrainStep::evaluate(const int32_t* ids, const int32_t* targets, int64_t n) {
   const AttnBatch batch = batch_of(n);
   check_ids(ids, batch.rows, settings_.spec.vocab_size);
-  decoder_.forward(ids, batch, weights_);
-  return decoder_.loss(targets, batch, weights_);
+  return pipeline_.evaluate({.ids = ids, .target = targets, .attn = batch}, weights_.source());
 }
 
 }  // namespace rw

@@ -6,26 +6,40 @@
 namespace rw {
 namespace {
 
-struct NamedBuffer {
-  const char* prefix;
-  float* base;
-};
+// Of the piece's rows, those that fall to this one of the replicas.
+ShardPiece replica_share(const ShardPiece& piece, const Comm& replica) {
+  const int64_t from = piece.rows.rows * replica.rank() / replica.size(),
+                to = piece.rows.rows * (replica.rank() + 1) / replica.size();
+  const int64_t row = piece.rows.rows == 0 ? 0 : piece.n / piece.rows.rows;
+  ShardPiece share = piece;
+  share.rows = {.first = piece.rows.first + from, .rows = to - from};
+  share.offset += from * row;
+  share.shard_at += from * row;
+  share.n = (to - from) * row;
+  return share;
+}
 
-// The rows of dimension 0 that fall to this rank; a scalar or a single row goes to rank 0.
-Box row_share(const Shape& shape, int rank, int n_ranks) {
-  Box box = whole(shape);
-  const int64_t rows = shape[0], from = rows * rank / n_ranks, to = rows * (rank + 1) / n_ranks;
-  box.offset[0] = from;
-  box.extent[0] = to - from;
-  return box;
+// Calls add(param, piece) for what this rank is to write.
+template <typename Add>
+void for_each_share(TrainStep& step, Add add) {
+  for (const ShardPiece& piece : step.shards().own_pieces())
+    if (const LocalParam& p = step.layout().params()[piece.param]; p.owned)
+      add(p, replica_share(piece, *step.mesh().replica));
+}
+
+TensorPiece tensor_piece(const std::string& prefix, const LocalParam& p, const ShardPiece& piece, const float* data) {
+  return {.name = prefix + p.name, .dtype = DType::f32, .shape = p.shape, .box = rows_box(p, piece.rows), .data = data};
 }
 
 }  // namespace
 
 Json state_json(const TrainState& s) {
-  return {{"step", s.step},       {"samples", s.samples},           {"tokens", s.tokens},
-          {"updates", s.updates}, {"skipped", s.skipped},           {"seq_len", s.seq_len},
-          {"seed", s.seed},       {"global_batch", s.global_batch}, {"data_fingerprint", s.data_fingerprint}};
+  Json json = {{"step", s.step},       {"samples", s.samples},           {"tokens", s.tokens},
+               {"updates", s.updates}, {"skipped", s.skipped},           {"seq_len", s.seq_len},
+               {"seed", s.seed},       {"global_batch", s.global_batch}, {"data_fingerprint", s.data_fingerprint}};
+  if (!s.loss_scale.empty()) json["loss_scale"] = Json::parse(s.loss_scale);
+  if (!s.guard.empty()) json["guard"] = Json::parse(s.guard);
+  return json;
 }
 
 TrainState parse_state(const Json& json, const std::string& where) {
@@ -39,42 +53,58 @@ TrainState parse_state(const Json& json, const std::string& where) {
   s.seed = json_int(json, "seed", where);
   s.global_batch = json_int(json, "global_batch", where);
   s.data_fingerprint = json_string(json, "data_fingerprint", where);
+  if (const auto scale = json.find("loss_scale"); scale != json.end()) s.loss_scale = scale->dump();
+  if (const auto guard = json.find("guard"); guard != json.end()) s.guard = guard->dump();
   return s;
 }
 
-std::vector<TensorPiece> checkpoint_pieces(TrainStep& step, int rank, int n_ranks) {
-  const NamedBuffer buffers[] = {
-      {"", step.params()}, {"adam.m/", step.optimizer().m()}, {"adam.v/", step.optimizer().v()}};
+std::vector<TensorPiece> checkpoint_pieces(TrainStep& step) {
   std::vector<TensorPiece> pieces;
-  const ParamLayout& layout = step.layout();
-  for (const NamedBuffer& buffer : buffers)
-    for (size_t i = 0; i < layout.params().size(); ++i) {
-      const Param& p = layout.params()[i];
-      const Box box = row_share(p.shape, rank, n_ranks);
-      const int64_t row = n_elements(p.shape) / std::max<int64_t>(1, p.shape[0]);
-      pieces.push_back({.name = buffer.prefix + p.name,
-                        .dtype = DType::f32,
-                        .shape = p.shape,
-                        .box = box,
-                        .data = buffer.base + layout.slice(i).offset + box.offset[0] * row});
-    }
+  for_each_share(step, [&](const LocalParam& p, const ShardPiece& piece) {
+    pieces.push_back(tensor_piece("", p, piece, step.weights().at(piece)));
+    pieces.push_back(tensor_piece("adam.m/", p, piece, step.optimizer().m() + piece.shard_at));
+    pieces.push_back(tensor_piece("adam.v/", p, piece, step.optimizer().v() + piece.shard_at));
+  });
+  return pieces;
+}
+
+std::vector<TensorPiece> gradient_pieces(TrainStep& step) {
+  std::vector<TensorPiece> pieces;
+  for_each_share(step, [&](const LocalParam& p, const ShardPiece& piece) {
+    pieces.push_back(tensor_piece("", p, piece, step.grads().at(piece)));
+  });
   return pieces;
 }
 
 void load_params(TrainStep& step, const TensorSource& source, Load what) {
-  const ParamLayout& layout = step.layout();
-  const auto read_all = [&](const char* prefix, float* base) {
-    for (size_t i = 0; i < layout.params().size(); ++i) {
-      const Param& p = layout.params()[i];
-      source.read(prefix + p.name, whole(p.shape), DType::f32, base + layout.slice(i).offset);
+  const auto& params = step.layout().params();
+  const auto read_pieces = [&](const char* prefix, auto&& place) {
+    for (const ShardPiece& piece : step.shards().own_pieces()) {
+      const LocalParam& p = params[piece.param];
+      source.read(prefix + p.name, rows_box(p, piece.rows), DType::f32, place(piece));
     }
   };
-  read_all("", step.params());
-  if (what == Load::weights_and_moments) {
-    read_all("adam.m/", step.optimizer().m());
-    read_all("adam.v/", step.optimizer().v());
+  if (step.weights().sharded()) {
+    read_pieces("", [&](const ShardPiece& piece) { return step.weights().at(piece); });
+  } else {
+    for (const LocalParam& p : params)
+      source.read(p.name, p.box, DType::f32, step.weights().masters() + p.slice.offset);
   }
-  step.refresh_weights();
+  if (what == Load::weights_and_moments) {
+    read_pieces("adam.m/", [&](const ShardPiece& piece) { return step.optimizer().m() + piece.shard_at; });
+    read_pieces("adam.v/", [&](const ShardPiece& piece) { return step.optimizer().v() + piece.shard_at; });
+  }
+  step.weights().loaded();
+}
+
+void init_weights(TrainStep& step, uint64_t seed) {
+  if (step.weights().sharded()) {
+    for (const ShardPiece& piece : step.shards().own_pieces())
+      init_rows(step.layout().params()[piece.param], piece.rows, step.weights().at(piece), seed);
+  } else {
+    init_params(step.layout(), step.weights().masters(), seed);
+  }
+  step.weights().loaded();
 }
 
 }  // namespace rw

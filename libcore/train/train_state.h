@@ -19,14 +19,20 @@ struct TrainState {
   int64_t skipped = 0;
   int64_t seq_len = 0, seed = 0, global_batch = 0;
   std::string data_fingerprint;
+  std::string loss_scale, guard;  // their own JSON; empty in older checkpoints
 };
 Json state_json(const TrainState& state);
 TrainState parse_state(const Json& json, const std::string& where);
 
-// This rank's pieces of weights and moments: rows [r/n, (r+1)/n) of every parameter, so that the writing is shared.
-std::vector<TensorPiece> checkpoint_pieces(TrainStep& step, int rank, int n_ranks);
-// Reads weights, and the moments where `with_moments`; tensors may come from any layout.
+// This rank's pieces of weights and moments: what it alone owns, shared out by rows among the ranks that hold the same,
+// so that every element is written once and the writing is spread.
+std::vector<TensorPiece> checkpoint_pieces(TrainStep& step);
+// The same of the gradients that lie in step.grads() (under the parameters' names).
+std::vector<TensorPiece> gradient_pieces(TrainStep& step);
+// Reads weights, and the moments where asked for; tensors may come from any layout.
 enum class Load { weights, weights_and_moments };
 void load_params(TrainStep& step, const TensorSource& source, Load what);
+// Initial values, the same in every layout.
+void init_weights(TrainStep& step, uint64_t seed);
 
 }  // namespace rw

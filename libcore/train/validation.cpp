@@ -39,7 +39,9 @@ Validation::Validation(std::vector<Part> parts, int64_t seq_len, int64_t micro_b
   }
 }
 
-ValidationResult Validation::run(TrainStep& step, Comm& dp) const {
+ValidationResult Validation::run(TrainStep& step) const {
+  Comm& dp = *step.mesh().dp;
+  Comm& world = *step.mesh().world;
   std::vector<int32_t> ids(static_cast<size_t>(micro_batch_ * seq_len_)), targets(ids.size());
   double sum = 0;
   int64_t valid = 0, turn = 0, held = 0;
@@ -56,8 +58,9 @@ ValidationResult Validation::run(TrainStep& step, Comm& dp) const {
     }
   flush();
   ValidationResult result;
-  sum = dp.all_reduce_value(sum, ReduceOp::sum);
-  result.tokens = dp.all_reduce_value(valid, ReduceOp::sum);
+  // Every tensor-parallel rank of the last stage has the sum, every rank the count: one speaks for the others.
+  sum = world.all_reduce_value(step.mesh().place.tp == 0 ? sum : 0.0, ReduceOp::sum);
+  result.tokens = world.all_reduce_value(step.speaks_for_its_samples() ? valid : 0, ReduceOp::sum);
   if (result.tokens > 0) result.loss = sum / static_cast<double>(result.tokens);
   if (bytes_ > 0) result.loss_per_byte = sum / static_cast<double>(bytes_);
   return result;

@@ -24,8 +24,8 @@ class Validation {
   };
   Validation(std::vector<Part> parts, int64_t seq_len, int64_t micro_batch);
   bool empty() const { return spans_.empty(); }
-  // Collective over dp.
-  ValidationResult run(TrainStep& step, Comm& dp) const;
+  // Collective over the step's mesh: samples in turn to the data-parallel indices.
+  ValidationResult run(TrainStep& step) const;
 
  private:
   std::vector<DataSpan> spans_;

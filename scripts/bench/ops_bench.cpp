@@ -146,18 +146,21 @@ void activations(const Bench& b, DType t) {
 void losses(const Bench& b, DType t) {
   const int64_t rows = 512, v = 50257;
   std::vector<char> logits = bytes(rows * v * dtype_bytes(t));
-  std::vector<float> loss(rows);
+  std::vector<float> loss(rows), part(rows * 3);
   const std::vector<int32_t> target(rows, 17);
-  for (float d_scale : {0.0f, 1e-4f}) {
-    b.run(d_scale == 0 ? "cross_entropy_loss" : "cross_entropy", t, b.ops.cross_entropy,
-          CrossEntropy{.loss = loss.data(),
-                       .logits = logits.data(),
-                       .target = target.data(),
-                       .rows = rows,
-                       .v = v,
-                       .d_scale = d_scale,
-                       .t = t});
-  }
+  b.run("cross_entropy_part", t, b.ops.cross_entropy_part,
+        CrossEntropyPart{
+            .part = part.data(), .logits = logits.data(), .target = target.data(), .rows = rows, .v = v, .t = t});
+  b.run("cross_entropy_finish", t, b.ops.cross_entropy_finish,
+        CrossEntropyFinish{.loss = loss.data(),
+                           .logits = logits.data(),
+                           .parts = part.data(),
+                           .n_parts = 1,
+                           .target = target.data(),
+                           .rows = rows,
+                           .v = v,
+                           .d_scale = 1e-4f,
+                           .t = t});
 }
 
 void optimizer(const Bench& b) {
@@ -192,7 +195,7 @@ int main(int argc, char** argv) {
   if (argc <= 1 && omp_get_max_threads() > 1) threads.push_back(omp_get_max_threads());
   for (int n : threads) {
     const Bench b{rw::cpu_ops(), {n}, copy_gb_per_s(n)};
-    for (DType t : {DType::f32, DType::bf16}) {
+    for (DType t : {DType::f32, DType::bf16, DType::f16}) {
       activations(b, t);
       losses(b, t);
     }

@@ -1,59 +1,16 @@
 #include "tests/comm/comm_checks.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
-#include <stdexcept>
 #include <thread>
+
+#include "tests/comm/check_tools.h"
 
 namespace rw::checks {
 namespace {
-
-template <typename... Args>
-void expect(bool ok, fmt::format_string<Args...> format, Args&&... args) {
-  if (!ok) throw std::runtime_error("check failed: " + fmt::format(format, std::forward<Args>(args)...));
-}
-
-template <typename T>
-constexpr DType kType = std::is_same_v<T, float>    ? DType::f32
-                        : std::is_same_v<T, double> ? DType::f64
-                                                    : DType::i64;
-
-// 0, 1, primes, around a cache line, around the small limit (8 KiB) and the stage (128 KiB) in f32 and f64, several
-// stages.
-const std::vector<int64_t> kSizes = {0,    1,    2,    3,     15,    16,    17,     101,   1023,
-                                     1025, 2048, 2049, 16385, 32768, 32769, 100003, 140009};
-
-int64_t value(int rank, int64_t i) { return (i * 7 + rank * 13 + (i * rank) % 5) % 101 - 50; }
-
-// n elements in private memory (at an odd multiple of the element size) or in the communicator's, with canaries around.
-template <typename T>
-class Guarded {
- public:
-  Guarded(Comm& comm, int64_t n, bool shared) : n_(n) {
-    if (shared) buffer_ = comm.allocate((n + 2 * kGuard) * static_cast<int64_t>(sizeof(T)));
-    else private_.resize(static_cast<size_t>(n + 2 * kGuard));
-    base_ = shared ? static_cast<T*>(buffer_.data) : private_.data();
-    for (int64_t i = 0; i < kGuard; ++i) base_[i] = base_[kGuard + n + i] = T(-77);
-  }
-  T* data() { return base_ + kGuard; }
-  T& operator[](int64_t i) { return base_[kGuard + i]; }
-  void check(const char* what) {
-    for (int64_t i = 0; i < kGuard; ++i)
-      expect(base_[i] == T(-77) && base_[kGuard + n_ + i] == T(-77), "{}: wrote outside of {} elements", what, n_);
-  }
-
- private:
-  static constexpr int64_t kGuard = 3;
-  int64_t n_;
-  SharedBuffer buffer_;
-  std::vector<T> private_;
-  T* base_ = nullptr;
-};
 
 int64_t expected(int ranks, int64_t i, ReduceOp op) {
   int64_t e = value(0, i);
@@ -74,6 +31,19 @@ void all_reduce_of(Comm& comm, int64_t n, bool shared, ReduceOp op) {
            dtype_name(kType<T>), i, x[i], expected(comm.size(), i, op));
   x.check("all_reduce");
   comm.barrier();  // shared memory of other ranks is released together
+}
+
+// The documented order: rank order within a node, then the nodes.
+template <typename F>
+float sum_over_nodes(int ranks, const Topology& topology, F term) {
+  const int block = topology.ranks_per_node == 0 ? ranks : topology.ranks_per_node;
+  float sum = 0;
+  for (int begin = 0; begin < ranks; begin += block) {
+    float part = term(begin);
+    for (int r = begin + 1; r < std::min(ranks, begin + block); ++r) part += term(r);
+    sum = begin == 0 ? part : sum + part;
+  }
+  return sum;
 }
 
 // Values whose sum depends on the order of additions.
@@ -103,16 +73,7 @@ void all_reduce_order(Comm& comm, const Topology& topology) {
     int64_t order_matters = 0;
     for (int64_t i = 0; i < n; ++i) {
       float sum = 0, backwards = 0;
-      for (int node = 0; node < topology.nodes; ++node) {
-        float part = 0;
-        bool first = true;
-        for (int r = 0; r < comm.size(); ++r) {
-          if (r * topology.nodes / comm.size() != node) continue;
-          part = first ? rough(r, i) : part + rough(r, i);
-          first = false;
-        }
-        sum = node == 0 ? part : sum + part;
-      }
+      sum = sum_over_nodes(comm.size(), topology, [&](int r) { return rough(r, i); });
       for (int r = comm.size() - 1; r >= 0; --r) backwards += rough(r, i);
       want[static_cast<size_t>(i)] = sum;
       order_matters += sum != backwards;
@@ -138,20 +99,59 @@ void all_reduce_nan(Comm& comm) {
     }
 }
 
-void reduce_scatter_exact(Comm& comm) {
+// Every way to deal n elements out that is worth a test: even, all to one rank, growing parts, empty parts between.
+std::vector<std::vector<int64_t>> deals(int64_t n, int ranks) {
+  std::vector<std::vector<int64_t>> all{even_cuts(n, ranks)};
+  std::vector<int64_t> last(static_cast<size_t>(ranks) + 1, 0), growing{0}, gaps{0};
+  last.back() = n;
+  for (int64_t r = 1; r <= ranks; ++r) {
+    growing.push_back(n * r * r / ranks / ranks);
+    gaps.push_back(r == ranks ? n : r % 2 == 0 ? gaps.back() : n * r / ranks);
+  }
+  all.push_back(last);
+  if (ranks > 1) all.insert(all.end(), {growing, gaps});
+  return all;
+}
+
+template <typename T>
+void reduce_scatter_of(Comm& comm, const std::vector<int64_t>& cuts, bool shared) {
   const int ranks = comm.size(), me = comm.rank();
+  const int64_t n = cuts.back();
+  Guarded<T> data(comm, n, shared);
+  for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(value(me, i));
+  comm.reduce_scatter(data.data(), cuts, kType<T>);
+  for (int64_t i = cuts[static_cast<size_t>(me)]; i < cuts[static_cast<size_t>(me) + 1]; ++i)
+    expect(data[i] == static_cast<T>(expected(ranks, i, ReduceOp::sum)), "reduce_scatter of {} {}: element {} is {}", n,
+           dtype_name(kType<T>), i, data[i]);
+  data.check("reduce_scatter");
+  comm.barrier();
+}
+
+void reduce_scatter_exact(Comm& comm) {
   for (int64_t n : kSizes)
-    for (bool shared : {false, true})
-      for (bool own_place : {false, true}) {
-        Guarded<float> data(comm, n * ranks, shared), apart(comm, n, false);
-        for (int64_t i = 0; i < n * ranks; ++i) data[i] = static_cast<float>(value(me, i));
-        float* shard = own_place ? data.data() + me * n : apart.data();
-        comm.reduce_scatter(data.data(), shard, n, DType::f32);
-        for (int64_t i = 0; i < n; ++i)
-          expect(shard[i] == static_cast<float>(expected(ranks, me * n + i, ReduceOp::sum)),
-                 "reduce_scatter of {}: element {} is {}", n, i, shard[i]);
-        data.check("reduce_scatter");
-        apart.check("reduce_scatter");
+    for (const auto& cuts : deals(n, comm.size()))
+      for (bool shared : {false, true}) {
+        reduce_scatter_of<float>(comm, cuts, shared);
+        reduce_scatter_of<int64_t>(comm, cuts, shared);
+      }
+}
+
+void reduce_scatter_bits(Comm& comm) {
+  const int me = comm.rank();
+  for (int64_t n : {int64_t{11}, int64_t{7001}, int64_t{100003}})
+    for (auto cuts : deals(n, comm.size()))
+      for (bool shared : {false, true}) {
+        const int64_t skipped = n % 5;  // the first cut need not be 0
+        for (int64_t& c : cuts) c = std::max(c, skipped);
+        Guarded<float> whole(comm, n, shared), parts(comm, n, shared);
+        for (int64_t i = 0; i < n; ++i) whole[i] = parts[i] = rough(me, i);
+        comm.all_reduce(whole.data(), n, DType::f32, ReduceOp::sum);
+        comm.reduce_scatter(parts.data(), cuts, DType::f32);
+        const int64_t begin = cuts[static_cast<size_t>(me)], end = cuts[static_cast<size_t>(me) + 1];
+        expect(std::memcmp(whole.data() + begin, parts.data() + begin, static_cast<size_t>(end - begin) * 4) == 0,
+               "reduce_scatter of {} differs from all_reduce (shared memory: {})", n, shared);
+        for (int64_t i = 0; i < skipped; ++i) expect(parts[i] == rough(me, i), "element {} is nobody's", i);
+        parts.check("reduce_scatter");
         comm.barrier();
       }
 }
@@ -159,13 +159,11 @@ void reduce_scatter_exact(Comm& comm) {
 void all_gather_exact(Comm& comm) {
   const int ranks = comm.size(), me = comm.rank();
   for (int64_t n : kSizes)
-    for (int kind = 0; kind < 5; ++kind) {
-      // private or shared data, shard apart (private or shared) or at its place; kind 4: another kind on each rank
-      const bool shared_data = kind == 4 ? me % 2 == 0 : kind >= 2;
-      const bool own_place = kind == 1 || kind == 3;
-      Guarded<int64_t> shared(comm, n * ranks, true), plain(comm, n * ranks, false), shared_shard(comm, n, true);
-      Guarded<int64_t>& data = shared_data ? shared : plain;
-      int64_t* shard = own_place ? data.data() + me * n : shared_shard.data();
+    for (int kind = 0; kind < 4; ++kind) {
+      // private or shared data, shard apart (shared) or at its place
+      const bool shared_data = kind >= 2, own_place = kind == 1 || kind == 3;
+      Guarded<int64_t> data(comm, n * ranks, shared_data), apart(comm, n, true);
+      int64_t* shard = own_place ? data.data() + me * n : apart.data();
       for (int64_t i = 0; i < n; ++i) shard[i] = value(me, i) + 1000 * me;
       comm.all_gather(shard, data.data(), n * 8);
       for (int64_t i = 0; i < n; ++i) shard[i] += own_place ? 0 : 1;  // ours again: peers have what they needed
@@ -176,6 +174,29 @@ void all_gather_exact(Comm& comm) {
       data.check("all_gather");
       comm.barrier();
     }
+}
+
+void all_gather_cuts(Comm& comm) {
+  const int ranks = comm.size(), me = comm.rank();
+  for (int64_t n : {int64_t{0}, int64_t{1}, int64_t{13}, int64_t{4099}, int64_t{100003}})
+    for (const auto& cuts : deals(n, ranks))
+      for (int kind = 0; kind < 4; ++kind) {
+        const bool shared_data = kind >= 2, own_place = kind % 2 == 1;
+        const int64_t begin = cuts[static_cast<size_t>(me)], mine = cuts[static_cast<size_t>(me) + 1] - begin;
+        Guarded<float> data(comm, n, shared_data), apart(comm, mine, false);
+        float* part = own_place ? data.data() + begin : apart.data();
+        for (int64_t i = 0; i < mine; ++i) part[i] = static_cast<float>(begin + i);
+        {
+          std::vector<int64_t> passing = cuts;  // copied by the call
+          const Request r = comm.all_gather_start(part, data.data(), passing, DType::f32);
+          std::fill(passing.begin(), passing.end(), -1);
+          comm.wait(r);
+        }
+        for (int64_t i = 0; i < n; ++i)
+          expect(data[i] == static_cast<float>(i), "all_gather of {} (kind {}): element {} is {}", n, kind, i, data[i]);
+        data.check("all_gather");
+        comm.barrier();
+      }
 }
 
 void broadcast_exact(Comm& comm) {
@@ -191,36 +212,6 @@ void broadcast_exact(Comm& comm) {
         x.check("broadcast");
         comm.barrier();
       }
-}
-
-void messages(Comm& comm) {
-  const int ranks = comm.size(), me = comm.rank();
-  if (ranks == 1) return;
-  // Around the ring: rank 0 sends first, the others pass on what they got; 1.1 MB exceeds every buffer on the way.
-  for (int64_t n : kSizes) {
-    std::vector<int64_t> x(static_cast<size_t>(n), -1);
-    if (me == 0)
-      for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = value(5, i);
-    if (me > 0) comm.recv(x.data(), n * 8, me - 1, 3);
-    for (int64_t i = 0; i < n && me > 0; ++i)
-      expect(x[static_cast<size_t>(i)] == value(5, i), "message of {}: element {}", n, i);
-    comm.send(x.data(), n * 8, (me + 1) % ranks, 3);
-    if (me == 0) comm.recv(x.data(), n * 8, ranks - 1, 3);
-    for (int64_t i = 0; i < n; ++i) expect(x[static_cast<size_t>(i)] == value(5, i), "message of {}: element {}", n, i);
-  }
-  // Every pair both ways, several small messages lying in wait, in order.
-  for (int m = 0; m < 5; ++m)
-    for (int peer = 0; peer < ranks; ++peer) {
-      const int64_t out = me * 100 + peer * 10 + m;
-      if (peer != me) comm.send(&out, 8, peer, m);
-    }
-  for (int peer = 0; peer < ranks; ++peer)
-    for (int m = 0; m < 5; ++m) {
-      int64_t in = -1;
-      if (peer != me) comm.recv(&in, 8, peer, m);
-      expect(peer == me || in == peer * 100 + me * 10 + m, "message {} from {}: {}", m, peer, in);
-    }
-  comm.barrier();
 }
 
 void many_in_flight(Comm& comm) {
@@ -258,6 +249,69 @@ void many_in_flight(Comm& comm) {
   }
 }
 
+// All kinds of operations under way together, waited for in other orders on each rank.
+void kinds_in_flight(Comm& comm) {
+  const int ranks = comm.size(), me = comm.rank();
+  std::mt19937 same(4), own(static_cast<uint32_t>(70 + me));
+  for (int round = 0; round < 3; ++round) {
+    struct Work {
+      Guarded<float> x;
+      int64_t n;
+      int kind;
+      std::vector<int64_t> cuts;
+      Request request;
+    };
+    std::vector<Work> work;
+    for (int w = 0; w < 24; ++w) {
+      const int64_t n = same() % 60000;
+      const auto cuts = deals(n, ranks);
+      work.push_back(
+          {Guarded<float>(comm, n, same() % 2 == 0), n, static_cast<int>(same() % 5), cuts[same() % cuts.size()], {}});
+      Work& now = work.back();
+      for (int64_t i = 0; i < n; ++i) now.x[i] = static_cast<float>(value(now.kind == 2 ? 0 : me, i + w));
+    }
+    const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
+    for (Work& w : work) {
+      if (w.kind == 0) w.request = comm.all_reduce_start(w.x.data(), w.n, DType::f32, ReduceOp::sum);
+      if (w.kind == 1) w.request = comm.reduce_scatter_start(w.x.data(), w.cuts, DType::f32);
+      if (w.kind == 2)
+        w.request = comm.all_gather_start(w.x.data() + w.cuts[static_cast<size_t>(me)], w.x.data(), w.cuts, DType::f32);
+      if (w.kind == 3) w.request = comm.send_start(w.x.data(), w.n * 4, next, 1);
+      if (w.kind == 4) w.request = comm.send_start(w.x.data(), w.n * 4, previous, 2);
+      if (own() % 3 == 0) comm.progress();
+    }
+    std::vector<std::vector<float>> received;
+    std::vector<Request> receives;
+    for (Work& w : work) {
+      received.emplace_back(static_cast<size_t>(w.kind >= 3 ? w.n : 0));
+      receives.push_back(w.kind < 3 ? Request{}
+                                    : comm.recv_start(received.back().data(), w.n * 4, w.kind == 3 ? previous : next,
+                                                      w.kind == 3 ? 1 : 2));
+    }
+    std::vector<size_t> order(work.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), own);
+    for (size_t at : order) {
+      Work& w = work[at];
+      comm.wait(w.request);
+      comm.wait(receives[at]);
+      const auto shift = static_cast<int64_t>(at);
+      const int64_t begin = w.kind == 1 ? w.cuts[static_cast<size_t>(me)] : 0;
+      const int64_t end = w.kind == 1 ? w.cuts[static_cast<size_t>(me) + 1] : w.n;
+      for (int64_t i = begin; i < end; ++i) {
+        const float got = w.kind >= 3 ? received[at][static_cast<size_t>(i)] : w.x[i];
+        const int64_t want = w.kind <= 1   ? expected(ranks, i + shift, ReduceOp::sum)
+                             : w.kind == 2 ? value(0, i + shift)
+                                           : value(w.kind == 3 ? previous : next, i + shift);
+        expect(got == static_cast<float>(want), "operation {} of kind {} and {} elements: element {} is {}", at, w.kind,
+               w.n, i, got);
+      }
+      w.x.check("operation in flight");
+    }
+    comm.barrier();
+  }
+}
+
 void groups(Comm& comm) {
   const int ranks = comm.size(), me = comm.rank();
   std::vector<float> under_way(50000, static_cast<float>(me));
@@ -278,6 +332,17 @@ void groups(Comm& comm) {
   const int64_t me64 = me;
   parity->all_gather(&me64, order.data(), 8);
   for (int i = 0; i < members; ++i) expect(order[static_cast<size_t>(i)] == last - 2 * i, "place {} in the group", i);
+
+  // Memory that the parent's ranks share is private memory to the group.
+  Guarded<float> parents(comm, 30011, true);
+  for (int64_t i = 0; i < 30011; ++i) parents[i] = static_cast<float>(value(me, i));
+  parity->all_reduce(parents.data(), 30011, DType::f32, ReduceOp::sum);
+  for (int64_t i = 0; i < 30011; ++i) {
+    int64_t want = 0;
+    for (int r = me % 2; r < ranks; r += 2) want += value(r, i);
+    expect(parents[i] == static_cast<float>(want), "sum in the parent's memory: element {}", i);
+  }
+  parents.check("the parent's memory");
 
   auto alone = parity->split(parity->rank(), 0);
   expect(alone->size() == 1 && alone->all_reduce_value(2.5, ReduceOp::sum) == 2.5, "a group of one");
@@ -312,17 +377,49 @@ void values_and_texts(Comm& comm) {
   expect(static_cast<int>(comm.hosts().size()) == ranks && !comm.hosts()[0].empty(), "hosts");
 }
 
+void places(Comm& comm, const Topology& topology) {
+  const auto nodes = comm.nodes();
+  const auto ranks = comm.world_ranks();
+  expect(static_cast<int>(nodes.size()) == comm.size() && nodes.size() == ranks.size(), "{} places", nodes.size());
+  for (int r = 0; r < comm.size(); ++r) {
+    const int node = topology.ranks_per_node == 0 ? 0 : r / topology.ranks_per_node;
+    expect(nodes[static_cast<size_t>(r)] == node && ranks[static_cast<size_t>(r)] == r, "rank {} is rank {} on node {}",
+           r, ranks[static_cast<size_t>(r)], nodes[static_cast<size_t>(r)]);
+  }
+  auto backwards = comm.split(0, -comm.rank());
+  for (int r = 0; r < comm.size(); ++r) {
+    const auto was = static_cast<size_t>(comm.size() - 1 - r);
+    expect(backwards->nodes()[static_cast<size_t>(r)] == nodes[was], "node of rank {} in the group", r);
+    expect(backwards->world_ranks()[static_cast<size_t>(r)] == ranks[was], "world rank of rank {} in the group", r);
+  }
+}
+
+void shuffled_group(Comm& comm) {
+  auto group = comm.split(0, comm.rank() % 2 * 1000 + comm.rank());
+  reduce_scatter_bits(*group);
+  all_gather_cuts(*group);
+  messages_in_flight(*group);
+}
+
 void all(Comm& comm, const Topology& topology) {
   values_and_texts(comm);
   all_reduce_exact(comm);
   all_reduce_order(comm, topology);
   all_reduce_nan(comm);
+  sums_of_16_bits(comm, topology);
   reduce_scatter_exact(comm);
+  reduce_scatter_bits(comm);
   all_gather_exact(comm);
+  all_gather_cuts(comm);
   broadcast_exact(comm);
   messages(comm);
+  messages_in_flight(comm);
+  swaps(comm);
+  messages_to_oneself(comm);
   many_in_flight(comm);
+  kinds_in_flight(comm);
   groups(comm);
+  shuffled_group(comm);
 }
 
 }  // namespace rw::checks

@@ -1,4 +1,4 @@
-// Ranks as threads: every check for 1 to 5 ranks, and what happens when ranks fail, stay away or disagree.
+// Ranks as threads: every check for 1 to 8 ranks, and what happens when ranks fail, stay away or disagree.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 template <typename F>
 void for_ranks(F check) {
-  for (int n : {1, 2, 3, 4, 5}) {
+  for (int n : {1, 2, 3, 4, 5, 8}) {
     CAPTURE(n);
     run_thread_ranks(n, [&](Comm& comm) {
       comm.set_timeout(60);
@@ -40,15 +40,40 @@ void for_ranks(F check) {
 TEST_CASE("values and texts") { for_ranks(checks::values_and_texts); }
 TEST_CASE("all_reduce is exact on integer-valued data, staged and in place") { for_ranks(checks::all_reduce_exact); }
 TEST_CASE("all_reduce adds in rank order") {
-  for_ranks([](Comm& c) { checks::all_reduce_order(c, {.nodes = 1}); });
+  for_ranks([](Comm& c) { checks::all_reduce_order(c, {}); });
 }
 TEST_CASE("a NaN is never lost") { for_ranks(checks::all_reduce_nan); }
+TEST_CASE("sums of bf16 and f16 are added in f32 and rounded once") {
+  for_ranks([](Comm& c) { checks::sums_of_16_bits(c, {}); });
+}
 TEST_CASE("reduce_scatter") { for_ranks(checks::reduce_scatter_exact); }
+TEST_CASE("reduce_scatter has the bits of all_reduce") { for_ranks(checks::reduce_scatter_bits); }
 TEST_CASE("all_gather") { for_ranks(checks::all_gather_exact); }
+TEST_CASE("all_gather of uneven parts") { for_ranks(checks::all_gather_cuts); }
 TEST_CASE("broadcast") { for_ranks(checks::broadcast_exact); }
 TEST_CASE("send and recv") { for_ranks(checks::messages); }
+TEST_CASE("many messages in flight") { for_ranks(checks::messages_in_flight); }
+TEST_CASE("ranks that swap large messages") { for_ranks(checks::swaps); }
+TEST_CASE("messages to oneself") { for_ranks(checks::messages_to_oneself); }
 TEST_CASE("many requests in flight") { for_ranks(checks::many_in_flight); }
+TEST_CASE("all kinds of operations in flight") { for_ranks(checks::kinds_in_flight); }
+TEST_CASE("places: world rank and node of each rank") {
+  for_ranks([](Comm& c) { checks::places(c, {}); });
+  for (int per_node : {1, 2, 3, 5})
+    run_thread_ranks(
+        5, [&](Comm& c) { checks::places(c, {.ranks_per_node = per_node}); }, per_node);
+}
+
+TEST_CASE("even cuts") {
+  CHECK(even_cuts(10, 3) == std::vector<int64_t>{0, 3, 6, 10});
+  CHECK(even_cuts(2, 4) == std::vector<int64_t>{0, 0, 1, 1, 2});
+  CHECK(even_cuts(0, 2) == std::vector<int64_t>{0, 0, 0});
+  CHECK(even_cuts((int64_t{1} << 62) + 3, 2) ==
+        std::vector<int64_t>{0, (int64_t{1} << 61) + 1, (int64_t{1} << 62) + 3});
+}
 TEST_CASE("split") { for_ranks(checks::groups); }
+
+TEST_CASE("a group in another order") { for_ranks(checks::shuffled_group); }
 
 TEST_CASE("names and sizes") {
   run_thread_ranks(3, [](Comm& c) {
@@ -158,6 +183,14 @@ TEST_CASE("ranks that call different operations or sizes are told so") {
   CHECK(has(message, "pass memory of one kind on all ranks"));
 
   message = message_of(2, [](Comm& c) {
+    std::vector<float> x(100);
+    const std::vector<int64_t> mine =
+        c.rank() == 0 ? std::vector<int64_t>{0, 50, 100} : std::vector<int64_t>{0, 51, 100};
+    c.reduce_scatter(x.data(), mine, DType::f32);
+  });
+  CHECK(has(message, "deals its elements out to the ranks differently"));
+
+  message = message_of(2, [](Comm& c) {
     int64_t x = 0;
     if (c.rank() == 0) c.send(&x, 8, 1, 1);
     else c.recv(&x, 4, 0, 2);
@@ -169,13 +202,16 @@ TEST_CASE("our own mistakes are checks") {
   CHECK_THROWS_AS(run_thread_ranks(0, [](Comm&) {}), CheckFailed);
   run_thread_ranks(1, [](Comm& c) {
     char x = 0;
-    CHECK_THROWS_AS(c.send(&x, 1, 0, 0), CheckFailed);
+    CHECK_THROWS_AS(c.send(&x, 1, 1, 0), CheckFailed);
     CHECK_THROWS_AS(c.wait({5}), CheckFailed);
-    CHECK_THROWS_AS(c.all_reduce(&x, 1, DType::bf16, ReduceOp::sum), CheckFailed);
+    CHECK_THROWS_AS(c.recv(&x, 1, 0, 0), CheckFailed);  // from itself, and not sent
+    CHECK_THROWS_AS(c.reduce_scatter(&x, std::vector<int64_t>{0, 2, 1}, DType::f32), CheckFailed);
+    CHECK_THROWS_AS(c.all_gather(&x, &x, std::vector<int64_t>{1, 0}, DType::f32), CheckFailed);
+    CHECK_THROWS_AS(c.all_reduce(&x, 1, DType::bf16, ReduceOp::max), CheckFailed);
   });
   const std::string message = message_of(2, [](Comm& c) {
     uint16_t x[4] = {};
-    c.all_reduce(x, 4, DType::bf16, ReduceOp::sum);
+    c.all_reduce(x, 4, DType::bf16, ReduceOp::max);
   });
-  CHECK(has(message, "reductions take f32, f64 and i64, not bf16"));
+  CHECK(has(message, "all_reduce of bf16: reductions take f32, f64, i64, and sums bf16 and f16"));
 }

@@ -1,8 +1,12 @@
-// A rank of the end-to-end test of the MPI communicator: `mpirun -n N comm_ranks MODE`. Rank 0 prints "<MODE> passed".
+// A rank of the end-to-end test of the MPI communicator: `mpirun -n N comm_ranks MODE [RANKS_PER_NODE [FOLDER]]`. Rank
+// 0 prints
+// "<MODE> passed".
 //   checks     all checks of tests/comm
 //   full-shm   the same after shared memory has run out: groups fall back to messages, buffers to private memory
 //   die        rank 1 is killed while the others wait for it
 //   late       rank 1 does not arrive: the others' error names it, and abort_world ends the job with their code
+//   watchdog   the same, watched: FOLDER gets the ranks' files, rank 0 prints the verdict
+//   ways       every way of an all_reduce, in the world and in groups, beside other operations
 //   overlap    requests advance by progress() alone
 #include <fmt/core.h>
 #include <signal.h>
@@ -12,6 +16,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,6 +25,8 @@
 
 #include "libcore/base/error.h"
 #include "libcore/comm/comm.h"
+#include "libcore/comm/steps_comm.h"
+#include "libcore/comm/watch.h"
 #include "tests/comm/comm_checks.h"
 
 using namespace rw;
@@ -62,28 +70,69 @@ void late(Comm& comm) {
   comm.all_reduce(&x, 1, DType::f64, ReduceOp::sum);
 }
 
+void watchdog(Comm& comm, const std::filesystem::path& folder) {
+  auto record = std::make_shared<CommRecord>();
+  record->rank = comm.rank();
+  record->host = comm.hosts()[static_cast<size_t>(comm.rank())];
+  record->phase = "backward";
+  record->step = 5;
+  auto all = watch(comm.split(0, comm.rank()), "dp", record);
+  all->barrier();
+  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(60));
+  all->set_timeout(1);
+  std::vector<float> x(100003);
+  try {
+    all->all_reduce(x.data(), 100003, DType::f32, ReduceOp::sum);
+  } catch (const Error&) {
+    write_watchdog(*record, folder);
+    // The others give up about now; the first to leave ends the job.
+    std::this_thread::sleep_for(std::chrono::seconds(comm.rank() == 0 ? 2 : 30));
+    fmt::print("{}\n", watchdog_verdict(folder, comm.size()));
+    throw;
+  }
+}
+
+void ways(const WorldOptions& world) {
+  for (const std::string& way : way_names()) {
+    WorldOptions options = world;
+    options.all_reduce = make_all_reduce_policy(way, "");
+    auto comm = make_world_comm(options);
+    comm->set_timeout(60);
+    checks::values_and_texts(*comm);
+    checks::all_reduce_exact(*comm);
+    checks::many_in_flight(*comm);
+    checks::kinds_in_flight(*comm);
+    checks::groups(*comm);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "checks";
-  const char* pretend = std::getenv("RANKWRIGHT_PRETEND_NODES");
+  const int ranks_per_node = argc > 2 ? std::atoi(argv[2]) : 0;
   try {
-    auto comm = make_world_comm();
+    const WorldOptions options{.ranks_per_node = ranks_per_node};
+    auto comm = make_world_comm(options);
     comm->set_timeout(60);
-    const int nodes = pretend ? std::atoi(pretend) : 1;
     if (mode == "checks") {
-      checks::all(*comm, {.nodes = nodes});
+      checks::places(*comm, {.ranks_per_node = ranks_per_node});
+      checks::all(*comm, {.ranks_per_node = ranks_per_node});
     } else if (mode == "full-shm") {
       exhaust_shared_memory();
-      checks::all(*comm, {.nodes = nodes});
+      checks::all(*comm, {.ranks_per_node = ranks_per_node});
       auto group = comm->split(0, comm->rank());
       if (group->size() > 1 && group->name() != "mpi")
         throw std::runtime_error("the group found shared memory: " + group->name());
-      checks::all(*group, {.nodes = comm->size()});
+      checks::all(*group, {.ranks_per_node = 1});
+    } else if (mode == "ways") {
+      ways(options);
     } else if (mode == "overlap") {
       overlap(*comm);
     } else if (mode == "die") {
       die(*comm);
+    } else if (mode == "watchdog" && argc > 3) {
+      watchdog(*comm, argv[3]);
     } else if (mode == "late") {
       late(*comm);
     } else {

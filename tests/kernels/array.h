@@ -21,6 +21,13 @@ namespace rw::test {
 // Half a unit in the last place, relative: the error of one rounding.
 inline double unit_roundoff(DType t) { return t == DType::f32 ? 0x1p-24 : t == DType::bf16 ? 0x1p-8 : 0x1p-11; }
 constexpr double kU = 0x1p-24;
+// Of the rounding of a value that is near y to the type: relative for normal numbers (1 % to spare for "near"), half of
+// the smallest step below them. That of f32 and bf16 is left to the kernels' own floors.
+inline double rounding_error(DType t, double y) {
+  return std::max(1.01 * unit_roundoff(t) * std::abs(y), t == DType::f16 ? 0x1p-25 : 0.0);
+}
+// The activation types.
+constexpr DType kActivations[] = {DType::f32, DType::bf16, DType::f16};
 
 class Array {
  public:
@@ -91,12 +98,12 @@ inline Array copy_of(const Array& a) {
   return b;
 }
 
-// f(table, type) for every instruction set of this CPU and both activation types.
+// f(table, type) for every instruction set of this CPU and each activation type.
 template <class F>
 void each_table_and_type(const F& f) {
   for (Isa isa : kIsas) {
     if (!isa_supported(isa)) continue;
-    for (DType t : {DType::f32, DType::bf16}) {
+    for (DType t : kActivations) {
       INFO("isa " << std::string(isa_name(isa)) << ", type " << std::string(dtype_name(t)));
       f(cpu_ops(isa_name(isa)), t);
     }

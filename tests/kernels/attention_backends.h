@@ -11,6 +11,8 @@
 
 namespace rw::test {
 
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+
 struct Backend {
   const char* name;
   bool has_f32;
@@ -49,7 +51,7 @@ class Rows {
   void put(int64_t column, int64_t width, const std::vector<double>& values) {
     for (int64_t i = 0; i < rows_ * width; ++i) {
       const auto x = static_cast<float>(values[static_cast<size_t>(i)]);
-      const bf16 h = to_bf16(x);
+      const uint16_t h = t_ == DType::bf16 ? to_bf16(x).bits : to_f16(x).bits;
       std::memcpy(at(column, width, i), t_ == DType::f32 ? static_cast<const void*>(&x) : &h,
                   static_cast<size_t>(dtype_bytes(t_)));
     }
@@ -58,10 +60,12 @@ class Rows {
     std::vector<double> values(static_cast<size_t>(rows_ * width));
     for (int64_t i = 0; i < rows_ * width; ++i) {
       float x = 0;
-      bf16 h{};
+      uint16_t h = 0;
       std::memcpy(t_ == DType::f32 ? static_cast<void*>(&x) : &h, at(column, width, i),
                   static_cast<size_t>(dtype_bytes(t_)));
-      values[static_cast<size_t>(i)] = static_cast<double>(t_ == DType::f32 ? x : to_f32(h));
+      values[static_cast<size_t>(i)] = static_cast<double>(t_ == DType::f32    ? x
+                                                           : t_ == DType::bf16 ? to_f32(bf16{h})
+                                                                               : to_f32(f16{h}));
     }
     return values;
   }

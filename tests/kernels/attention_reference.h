@@ -1,17 +1,19 @@
 // Causal attention in double precision, straight from the definition, with a bound on what rounding may do to each
 // result.
 //
-// u is the unit roundoff of f32 sums (2^-24), w that of the type in which P, dS and the results are held (2^-24, or
-// 2^-8 for the 8 significant bits of bf16). A sum of n products errs by at most n u sum|a||b| (Higham 2002,
-// section 3.1), so a score by e_s = (d+2) u scale sum|q||k|. exp2 is taken of a rounded argument: with the error of the
-// exponential itself (below 2^-18) a probability is off by the factor 1 +- r, r = 2 e_s + 8 u (1 + max|s| + |lse|) + x,
-// x = 2^-22 in f32 and 2^-17 in bf16.
+// u is the unit roundoff of f32 sums (2^-24), w that of the type in which P, dS and the results are held (2^-24,
+// 2^-8 for the 8 significant bits of bf16, 2^-11 for the 11 of f16, whose smallest results are off by up to 2^-25).
+// A sum of n products errs by at most n u sum|a||b| (Higham 2002, section 3.1), so a score by e_s = (d+2) u scale
+// sum|q||k|. exp2 is taken of a rounded argument: with the error of the exponential itself (below 2^-18) a probability
+// is off by the factor 1 +- r, r = 2 e_s + 8 u (1 + max|s| + |lse|) + x, x = 2^-22 in f32 and f16, whose exponentials
+// are those of f32, and 2^-17 in bf16.
 #pragma once
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/f16.h"
 #include "kernels/ops.h"
 
 namespace rw::test {
@@ -39,7 +41,7 @@ inline double uniform(uint64_t seed, uint64_t i) {
 
 inline float rounded(double x, DType t) {
   const float f = static_cast<float>(x);
-  return t == DType::f32 ? f : to_f32(to_bf16(f));
+  return t == DType::f32 ? f : t == DType::bf16 ? to_f32(to_bf16(f)) : to_f32(to_f16(f));
 }
 
 // (tokens, heads, d) tight, values that the type t holds exactly.
@@ -72,7 +74,8 @@ inline Reference reference(const Shape& s, const Inputs& in, DType t, bool with_
   const int64_t tokens = s.tokens(), d = s.d, group = s.heads / s.kv_heads;
   Reference r{Bounded(tokens * s.heads * d), Bounded(tokens * s.heads), Bounded(tokens * s.heads * d),
               Bounded(tokens * s.kv_heads * d), Bounded(tokens * s.kv_heads * d)};
-  const double u = 0x1p-24, w = t == DType::f32 ? u : 0x1p-8, x = t == DType::f32 ? 0x1p-22 : 0x1p-17;
+  const double u = 0x1p-24, w = t == DType::f32 ? u : t == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  const double x = t == DType::bf16 ? 0x1p-17 : 0x1p-22, floor = t == DType::f16 ? 0x1p-25 : 1e-30;
   const std::vector<int32_t> cu = s.cu_seqlens();
   const auto at = [&](const Values& m, int64_t row, int64_t head, int64_t heads) {
     return &m[static_cast<size_t>((row * heads + head) * d)];
@@ -120,7 +123,7 @@ inline Reference reference(const Shape& s, const Inputs& in, DType t, bool with_
             o[c] += pv;
             magnitude += std::fabs(pv);
           }
-          bo[c] = (2 * rel + 2 * n_u + w) * magnitude + w * std::fabs(o[c]) + 1e-30;
+          bo[c] = (2 * rel + 2 * n_u + w) * magnitude + w * std::fabs(o[c]) + floor;
         }
         if (!with_bwd) continue;
         const double* d_o = at(in.d_o, i, h, s.heads);
@@ -150,7 +153,7 @@ inline Reference reference(const Shape& s, const Inputs& in, DType t, bool with_
   }
   if (with_bwd) {
     for (Bounded* g : {&r.d_q, &r.d_k, &r.d_v}) {
-      for (size_t i = 0; i < g->value.size(); ++i) g->bound[i] += 2 * w * std::fabs(g->value[i]) + 1e-30;
+      for (size_t i = 0; i < g->value.size(); ++i) g->bound[i] += 2 * w * std::fabs(g->value[i]) + floor;
     }
   }
   return r;

@@ -75,14 +75,14 @@ void check_all(const Shape& s, DType t, double range, double scale_by) {
 TEST_CASE("attention: the definition in double precision, forward and backward") {
   const Values q = random_inputs(shapes()[1], DType::bf16).q;
   REQUIRE(*std::max_element(q.begin(), q.end()) > *std::min_element(q.begin(), q.end()));
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     for (const Shape& s : shapes()) check_all(s, t, 2, 1);
   }
 }
 
 TEST_CASE("attention: a growing maximum rescales what was summed before; a negative scale is legal") {
   const Shape s{2, 1, 16, {150}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     check_all(s, t, 6, 1);
     check_all(s, t, 2, -1);
   }
@@ -138,7 +138,7 @@ TEST_CASE("attention: gradients agree with finite differences of the definition"
 
 TEST_CASE("attention: bit-equal for any number of threads") {
   const Shape s{6, 2, 64, {130, 3, 0, 71, 200}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
     for (const Backend& b : backends(t)) {
       CAPTURE(describe(s, b, t));
@@ -159,7 +159,7 @@ TEST_CASE("attention: bit-equal for any number of threads") {
 
 TEST_CASE("attention: a sequence's results do not depend on its batch mates") {
   const Shape alone{4, 2, 32, {101}}, among{4, 2, 32, {65, 101, 0, 17}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     const Inputs in = random_inputs(among, t);
     const auto cut = [](const Values& v, int64_t row) { return Values(v.begin() + 65 * row, v.begin() + 166 * row); };
     const Inputs mine{cut(in.q, 128), cut(in.k, 64), cut(in.v, 64), cut(in.d_o, 128)};

@@ -25,7 +25,12 @@ TEST_CASE("cost of the streaming ops") {
   CHECK(cost(SwigluFwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 20);
   CHECK(cost(SwigluBwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 40);
   check_cost(cost(EmbeddingFwd{.rows = 3, .c = 5, .t = bf16}), 0, 60 + 12, 30);
-  check_cost(cost(EmbeddingBwd{.rows = 3, .c = 5, .t = bf16}), 15, 30 + 60 + 12, 60);
+  float table = 0;
+  check_cost(cost(EmbeddingBwd{.d_table = &table, .rows = 3, .c = 5, .t = bf16}), 15, 30 + 60 + 12, 60);
+  check_cost(cost(EmbeddingBwd{.d_table = &table, .d_pos_table = &table, .rows = 3, .c = 5, .t = bf16}), 30,
+             30 + 2 * (60 + 12), 120);
+  check_cost(cost(Zero{nullptr, 10}), 0, 0, 10);
+  check_cost(cost(Read{nullptr, nullptr, 10, DType::f64}), 0, 80, 80);
 }
 
 TEST_CASE("cost of norms and the loss grows by what is asked for") {
@@ -46,10 +51,11 @@ TEST_CASE("cost of norms and the loss grows by what is asked for") {
   const double without = cost(bwd).bytes_read;
   bwd.write = Write::overwrite;
   CHECK(cost(bwd).bytes_read == without - 20);
-  CrossEntropy loss{.rows = 3, .v = 7, .d_scale = 0, .t = DType::f32};
-  CHECK(cost(loss).bytes_written == 12);
+  check_cost(cost(CrossEntropyPart{.rows = 3, .v = 7, .t = DType::bf16}), 84, 42 + 12, 36);
+  CrossEntropyFinish loss{.n_parts = 2, .rows = 3, .v = 7, .d_scale = 0, .t = DType::f32};
+  check_cost(cost(loss), 0, 2 * 36 + 12, 12);
   loss.d_scale = 1;
-  CHECK(cost(loss).bytes_written == 12 + 84);
+  check_cost(cost(loss), 63, 2 * 36 + 12 + 84, 12 + 84);
 }
 
 TEST_CASE("cost of attention counts the causal half of each sequence") {

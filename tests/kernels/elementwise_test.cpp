@@ -26,6 +26,54 @@ TEST_CASE("add and scale round once") {
   });
 }
 
+// Loss scaling finds an overflow by the infinity it leaves.
+TEST_CASE("f16: sums, products and conversions beyond 65504 are infinite, those below 2^-24 are rounded to its steps") {
+  for (Isa isa : kIsas) {
+    if (!isa_supported(isa)) continue;
+    const Ops& ops = cpu_ops(isa_name(isa));
+    const double in[] = {60000, -60000, 32768, 3e-6, 0x1p-24, -0x1p-14},
+                 twice[] = {INFINITY, -INFINITY, INFINITY, 6e-6, 0x1p-23, -0x1p-13};
+    const int64_t n = 6;
+    Array a(DType::f16, n), y(DType::f16, n), half(DType::f16, n), want(DType::f16, n), want_half(DType::f16, n);
+    for (int64_t i = 0; i < n; ++i) {
+      a.set(i, in[i]), half.set(i, in[i]), want.set(i, 2 * a[i]), want_half.set(i, a[i] / 2);
+      CHECK(std::isinf(want[i]) == std::isinf(twice[i]));
+    }
+    ops.add({.y = y.data(), .a = a.data(), .b = a.data(), .n = n, .t = DType::f16}, {});
+    ops.scale({.y = half.data(), .s = 0.5f, .n = n, .t = DType::f16}, {});
+    ops.scale({.y = a.data(), .s = 2, .n = n, .t = DType::f16}, {});
+    CHECK(y.same_bits(want));
+    CHECK(a.same_bits(want));
+    CHECK(half.same_bits(want_half));
+    CHECK(half[4] == 0);  // a tie between 0 and 2^-24 goes to even
+  }
+}
+
+TEST_CASE("zero clears its bytes, read copies") {
+  each_table_and_type([](const Ops& ops, DType t) {
+    for (int64_t n : {0, 1, 3, 17, 70001}) {
+      for (int threads : {1, 3}) {
+        Array y(t, n, 1);
+        ops.zero({.y = y.data(), .bytes = n * dtype_bytes(t)}, {threads});
+        for (int64_t i = 0; i < n; ++i) REQUIRE(y[i] == 0);
+        CHECK(y.canaries_alive());
+      }
+    }
+    const double x[] = {1.5, -2.5, 3.5};
+    const int64_t k[] = {INT64_MAX, -7};
+    double x_host[3] = {};
+    int64_t k_host[3] = {0, 0, 99};
+    Array f(DType::f32, 5, 1), f_host(DType::f32, 5);
+    ops.read({.host = x_host, .device = x, .n = 3, .t = DType::f64}, {});
+    ops.read({.host = k_host, .device = k, .n = 2, .t = DType::i64}, {});
+    ops.read({.host = f_host.data(), .device = f.data(), .n = 5, .t = DType::f32}, {});
+    ops.read({.host = nullptr, .device = nullptr, .n = 0, .t = DType::f32}, {});
+    CHECK((x_host[0] == 1.5 && x_host[1] == -2.5 && x_host[2] == 3.5));
+    CHECK((k_host[0] == INT64_MAX && k_host[1] == -7 && k_host[2] == 99));
+    CHECK((f_host.same_bits(f) && f_host.canaries_alive()));
+  });
+}
+
 TEST_CASE("bias_bwd sums columns, whatever the number of threads") {
   each_table_and_type([](const Ops& ops, DType t) {
     for (auto [rows, n, ld] :

@@ -38,7 +38,7 @@ void check_law(const GemmBackend& backend, DType t, int64_t n, int64_t k) {
 
 TEST_CASE("gemm: a row depends neither on its batch nor on the threads") {
   constexpr int64_t kShapes[][2] = {{128, 384}, {96, 3072}, {101, 333}, {33, 1000}, {7, 5}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kActivations) {
     for (const GemmBackend& backend : gemm_backends(t)) {
       for (const auto& s : kShapes) check_law(backend, t, s[0], s[1]);
     }
@@ -48,7 +48,7 @@ TEST_CASE("gemm: a row depends neither on its batch nor on the threads") {
 // What makes it so: each element is one sum in rising k, in f32. AVX2 and AVX-512 differ in nothing else.
 TEST_CASE("gemm: avx2 and avx512 agree to the bit") {
   if (!isa_supported(Isa::avx512)) return;
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kActivations) {
     Array a(t, 50 * 900, 1), b(t, 70 * 900, 2);
     const Gemm g{.c = nullptr, .a = nullptr, .m = 50, .n = 70, .k = 900, .t = t, .ct = DType::f32};
     CHECK(product(gemm_kernel(Isa::avx2, t), a, b, g, 1).same_bits(product(gemm_kernel(Isa::avx512, t), a, b, g, 2)));

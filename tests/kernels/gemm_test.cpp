@@ -84,7 +84,7 @@ void check_case(const GemmBackend& backend, const Case& q, double range, double 
       if (q.bias) sum += bias[j], magnitude += std::abs(bias[j]);
       if (q.write == Write::accumulate) sum += old, magnitude += std::abs(old);
       double bound = static_cast<double>(q.k + 2) * (kU * magnitude + 0x1p-126);
-      if (q.ct == DType::bf16) bound += unit_roundoff(DType::bf16) * (std::abs(sum) + bound);
+      if (q.ct != DType::f32) bound += rounding_error(q.ct, std::abs(sum) + bound);
       check_near(o.c[i * o.ldc + j], sum, range == 8 && q.ct == DType::f32 ? 0 : bound, "c", i * o.ldc + j);
     }
   }
@@ -92,7 +92,11 @@ void check_case(const GemmBackend& backend, const Case& q, double range, double 
 
 double as_is(double x) { return x; }
 
-constexpr DType kTypes[][2] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
+constexpr DType kTypes[][2] = {{DType::f32, DType::f32},
+                               {DType::bf16, DType::f32},
+                               {DType::bf16, DType::bf16},
+                               {DType::f16, DType::f32},
+                               {DType::f16, DType::f16}};
 
 TEST_CASE("gemm: all layouts and odd sizes equal the naive sum") {
   constexpr int64_t kShapes[][3] = {{1, 1, 1},    {1, 33, 7},    {2, 16, 32},  {13, 31, 33}, {14, 32, 31}, {15, 17, 64},
@@ -183,12 +187,12 @@ TEST_CASE("gemm: the empty sum is the bias, and nothing is no error") {
   }
 }
 
-TEST_CASE("gemm_pack: f32 converted while packing equals bf16 packed") {
-  for (const GemmBackend& backend : gemm_backends(DType::bf16)) {
+void check_converted_packing(DType t) {
+  for (const GemmBackend& backend : gemm_backends(t)) {
     for (Trans trans : {Trans::no, Trans::yes}) {
-      INFO(backend.name << " trans " << int(trans));
+      INFO(backend.name << " " << std::string(dtype_name(t)) << " trans " << int(trans));
       const int64_t n = 77, k = 131, ld = (trans == Trans::yes ? k : n) + 1, rows = trans == Trans::yes ? n : k;
-      Array wide(DType::f32, rows * ld, 5), narrow(DType::bf16, rows * ld);
+      Array wide(DType::f32, rows * ld, 5), narrow(t, rows * ld);
       for (int64_t i = 0; i < wide.size(); ++i) narrow.set(i, wide[i]);
       GemmPack g{.packed = nullptr,
                  .b = wide.data(),
@@ -197,16 +201,47 @@ TEST_CASE("gemm_pack: f32 converted while packing equals bf16 packed") {
                  .ldb = ld,
                  .b_trans = trans,
                  .src_t = DType::f32,
-                 .t = DType::bf16};
+                 .t = t};
       const int64_t bytes = panels_packed_bytes(backend.kernel, g);
       Aligned x(bytes), y(bytes);
       g.packed = x.data();
       panels_pack(backend.kernel, g, Stream{2});
-      g.packed = y.data(), g.b = narrow.data(), g.src_t = DType::bf16;
+      g.packed = y.data(), g.b = narrow.data(), g.src_t = t;
       panels_pack(backend.kernel, g, Stream{1});
       CHECK(std::memcmp(x.data(), y.data(), static_cast<size_t>(bytes)) == 0);
       CHECK((x.canaries_alive() && y.canaries_alive()));
     }
+  }
+}
+
+TEST_CASE("gemm_pack: f32 converted while packing equals the narrow type packed") {
+  for (DType t : {DType::bf16, DType::f16}) check_converted_packing(t);
+}
+
+// 2^10 x 2^6 = 2^16 is beyond half's largest number, 65504: loss scaling lives on it becoming infinity.
+TEST_CASE("gemm: f16 overflows to infinity in c and while packing") {
+  for (const GemmBackend& backend : gemm_backends(DType::f16)) {
+    for (DType ct : {DType::f16, DType::f32}) {
+      Array a(DType::f16, 2), b(DType::f16, 1), c(ct, 2);
+      a.set(0, 1024), a.set(1, -1023.5), b.set(0, 64);
+      CHECK(run_gemm(backend.kernel,
+                     {.c = c.data(), .a = a.data(), .b = b.data(), .m = 2, .n = 1, .k = 1, .t = DType::f16, .ct = ct},
+                     Packed::yes, 1));
+      CHECK(c[0] == (ct == DType::f16 ? INFINITY : 65536));
+      CHECK(c[1] == -65504);
+    }
+    Array wide(DType::f32, 2), a(DType::f16, 1), c(DType::f32, 2);
+    wide.set(0, 65519), wide.set(1, 65520), a.set(0, 1);
+    GemmPack pack{.packed = nullptr, .b = wide.data(), .n = 2, .k = 1, .src_t = DType::f32, .t = DType::f16};
+    Aligned packed(panels_packed_bytes(backend.kernel, pack));
+    pack.packed = packed.data();
+    panels_pack(backend.kernel, pack, {});
+    Gemm g{.c = c.data(), .a = a.data(), .b_packed = packed.data(), .m = 1, .n = 2, .k = 1, .t = DType::f16};
+    g.ct = DType::f32;
+    Aligned workspace(panels_workspace(backend.kernel, g, {}));
+    g.workspace = workspace.data();
+    panels_gemm(backend.kernel, g, {});
+    CHECK((c[0] == 65504 && c[1] == INFINITY));
   }
 }
 

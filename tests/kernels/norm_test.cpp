@@ -42,7 +42,7 @@ void check_fwd(const Ops& ops, DType t, const Case& k) {
     REQUIRE(sum.same_bits(want));
   }
   const Array& in = k.add ? sum : x;
-  const double u_t = unit_roundoff(t), n = static_cast<double>(k.c), deep = chain(k.c);
+  const double n = static_cast<double>(k.c), deep = chain(k.c);
   const ref::Norm want =
       ref::norm_fwd(in.values(), w.values(), k.bias ? b.values() : ref::Vec{}, k.c, static_cast<double>(eps), layer);
   for (int64_t r = 0; r < k.rows; ++r) {
@@ -57,7 +57,7 @@ void check_fwd(const Ops& ops, DType t, const Case& k) {
       const int64_t at = r * k.c + i;
       const double dev = std::abs(in[at] - want.mean[r]), bi = k.bias ? std::abs(b[i]) : 0;
       const double bound = std::abs(w[i]) * ((mean_error + 3 * kU * dev) * want.rstd[r] * 1.01 + dev * rstd_error) +
-                           kU * (std::abs(want.y[at]) + bi) + 1.01 * u_t * std::abs(want.y[at]);
+                           kU * (std::abs(want.y[at]) + bi) + rounding_error(t, want.y[at]);
       check_near(y[at], want.y[at], bound, "y", at);
     }
   }
@@ -168,8 +168,7 @@ void check_bwd(const Ops& ops, DType t, const BwdCase& k) {
       ref::norm_bwd(d_y.values(), x.values(), w.values(), mean.values(), rstd.values(), k.c, layer);
   for (int64_t i = 0; i < n; ++i) {
     const double res = k.residual ? d_res[i] : 0, y = want.d_x[i] + res;
-    const double bound =
-        (chain(k.c) + 8) * kU * want.mag_x[i] + kU * std::abs(res) + 1.01 * unit_roundoff(t) * std::abs(y);
+    const double bound = (chain(k.c) + 8) * kU * want.mag_x[i] + kU * std::abs(res) + rounding_error(t, y);
     check_near(d_x[i], y, bound, "d_x", i);
   }
   const bool keep = k.write == Write::accumulate;

@@ -116,7 +116,7 @@ std::string describe(const Shape& s, const Backend& b, DType t) {
 }  // namespace
 
 TEST_CASE("paged attention: the definition in double precision, and within both bounds of dense attention") {
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     for (const Shape& s : shapes()) {
       const Inputs in = random_inputs(s, t);
       const Reference r = reference(s, in, t, false, static_cast<double>(Run(s, t, in).scale));
@@ -143,7 +143,7 @@ TEST_CASE("paged attention: the definition in double precision, and within both 
 
 TEST_CASE("paged attention: a query's bits do not depend on chunks, batch mates or threads") {
   const Shape s{6, 2, 64, {150, 0, 37, 97}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
     for (const Backend& b : paged_backends()) {
       CAPTURE(describe(s, b, t));
@@ -180,7 +180,7 @@ TEST_CASE("paged attention: a query's bits do not depend on chunks, batch mates 
 
 TEST_CASE("kv_write: rows land in their slots, negative slots are skipped, nothing else is touched") {
   const Shape s{2, 2, 5, {6}};
-  for (DType t : {DType::f32, DType::bf16}) {
+  for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
     for (const Backend& b : paged_backends()) {
       CAPTURE(describe(s, b, t));

@@ -43,7 +43,7 @@ TEST_CASE("rope turns pairs; inverse turns back") {
               const ref::Vec want = ref::rope(head, pos[r], 100, direction == Direction::inverse);
               for (int64_t i = 0; i < d; ++i) {
                 const double mag = std::abs(head[i % half]) + std::abs(head[i % half + half]);
-                check_near(y[at + i], want[i], 3 * kU * mag + 1.01 * unit_roundoff(t) * std::abs(want[i]), "x", at + i);
+                check_near(y[at + i], want[i], 3 * kU * mag + rounding_error(t, want[i]), "x", at + i);
               }
             }
             for (int64_t i = heads * d; i < ld; ++i) CHECK(y[r * ld + i] == x[r * ld + i]);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "libcore/device/arena.h"
 #include "libcore/model/decoder.h"
+#include "libcore/model/stage.h"
 #include "tests/support/golden_model.h"
 
 using namespace rw;
@@ -16,10 +18,13 @@ namespace {
 class KeepGrads final : public GradSink {
  public:
   explicit KeepGrads(int64_t n) : grads(static_cast<size_t>(n), std::nanf("")) {}
-  GradPlace open(int64_t) override { return {.base = grads.data(), .write = Write::overwrite}; }
+  GradPlace open(int64_t group) override {
+    return {.base = grads.data(), .write = opened.insert(group).second ? Write::overwrite : Write::accumulate};
+  }
   void done(int64_t group) override { order.push_back(group); }
   std::vector<float> grads;
   std::vector<int64_t> order;
+  std::set<int64_t> opened;
 };
 
 struct Run {
@@ -39,13 +44,18 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
   ResidentWeights weights(layout, masters, WeightUse::training, exec, arena);
   weights.refresh(exec);
   const int64_t rows = g.batch * g.seq_len;
-  Decoder decoder({.spec = g.spec,
-                   .max_rows = rows,
-                   .max_seqs = g.batch,
-                   .max_position = g.seq_len,
-                   .use = WeightUse::training,
-                   .head_rows = head_rows},
+  Decoder decoder({.spec = g.spec, .max_rows = rows, .max_seqs = g.batch, .max_position = g.seq_len, .logit_rows = 1},
                   exec, arena);
+  const auto self = make_self_comm();
+  const TensorParallel tp({.max_rows = rows, .width = g.spec.width}, exec, *self, arena);
+  Stage stage({.layout = &layout,
+               .chunks = {{.begin = 0, .end = g.spec.layers}},
+               .live = {{.activations = 1}},
+               .max_rows = rows,
+               .max_seqs = g.batch,
+               .max_position = g.seq_len,
+               .head_rows = head_rows},
+              exec, tp, arena, [] {});
   std::vector<int32_t> pos, cu, picked(1);
   for (int64_t b = 0; b <= g.batch; ++b) cu.push_back(static_cast<int32_t>(b * g.seq_len));
   for (int64_t r = 0; r < rows; ++r) pos.push_back(static_cast<int32_t>(r % g.seq_len));
@@ -62,9 +72,14 @@ Run run_model(const GoldenModel& g, DType t, const char* isa, int threads, int64
     decoder.logits(picked.data(), 1, out.logits.data() + r * g.spec.vocab_size, weights);
   }
   KeepGrads sink(layout.total());
-  const double sum = decoder.loss_and_backward(g.ids.data(), g.targets.data(), 1.0f / static_cast<float>(valid), batch,
-                                               weights, sink, layout, [] {});
-  CHECK(decoder.loss(g.targets.data(), batch, weights) == sum);
+  const Stage::Batch all{.ids = g.ids.data(), .target = g.targets.data(), .attn = batch};
+  const Stage::Sinks to{.weights = weights, .grads = sink};
+  stage.embed({0, 0}, all, weights);
+  stage.forward({0, 0}, all, weights);
+  const double before = stage.loss({0, 0}, all, weights);
+  const double sum = stage.head_backward({0, 0}, all, 1.0f / static_cast<float>(valid), to);
+  CHECK(before == sum);
+  stage.backward({0, 0}, all, to);
   out.loss = sum / static_cast<double>(valid);
   out.grads = sink.grads;
   out.order = sink.order;
@@ -148,6 +163,6 @@ TEST_CASE("the head in chunks of any size and any number of threads gives the sa
       for (size_t i = 0; i < one.grads.size(); ++i)
         worst = std::max(worst, std::abs(static_cast<double>(one.grads[i]) - static_cast<double>(other.grads[i])));
       CHECK(worst <= 1e-6);  // the head's weight gradient is summed in other pieces
-      CHECK(other.order == std::vector<int64_t>{4, 3, 2, 1, 0});
+      CHECK(other.order == std::vector<int64_t>{4, 3, 2, 1, 0});  // final norm, blocks, embedding with the tied head
     }
 }

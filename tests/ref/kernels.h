@@ -7,8 +7,7 @@ namespace ref {
 
 using Vec = std::vector<double>;
 
-// ---- norms: x(rows,c), w(c), b(c) or empty; RMSNorm when b is empty and layer is false
-// --------------------------------
+// ---- norms: x(rows,c), w(c), b(c) or empty; RMSNorm when b is empty and layer is false ------------------------------
 struct Norm {
   Vec y, mean, rstd;
 };
@@ -22,24 +21,20 @@ struct NormGrad {
 };
 NormGrad norm_bwd(const Vec& d_y, const Vec& x, const Vec& w, const Vec& mean, const Vec& rstd, int64_t c, bool layer);
 
-// ---- rotary embedding of one head at position pos, base theta
-// ----------------------------------------------------------
+// ---- rotary embedding of one head at position pos, base theta -------------------------------------------------------
 Vec rope(const Vec& x, int64_t pos, double theta, bool inverse);
 
-// ---- activations
-// -------------------------------------------------------------------------------------------------------
+// ---- activations ----------------------------------------------------------------------------------------------------
 double gelu(double x);
 double gelu_slope(double x);
 double silu(double x);
 double silu_slope(double x);
 
-// ---- loss of one row
-// ----------------------------------------------------------------------------------------------------
+// ---- loss of one row ------------------------------------------------------------------------------------------------
 double cross_entropy(const Vec& logits, int64_t target);
 Vec cross_entropy_grad(const Vec& logits, int64_t target);
 
-// ---- one AdamW step of one element, as the formula in kernels/ops.h
-// ------------------------------------------------------
+// ---- one AdamW step of one element, as the formula in kernels/ops.h -------------------------------------------------
 struct Adam {
   double p, m, v;
 };

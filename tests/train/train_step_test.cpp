@@ -23,26 +23,19 @@ struct Setup {
   float eps;
   DType t = DType::f32;
   int64_t micro_batch = 1;
-  int64_t nudge = 0;  // 0: weights as they are; otherwise each moves by one ulp up or down, by this seed
+  int64_t global_batch = 0;  // 0: the golden's
+  int64_t nudge = 0;         // 0: weights as they are; otherwise each moves by one ulp up or down, by this seed
 };
 
-void load_nudged(TrainStep& step, const GoldenModel& g, int64_t nudge) {
-  load_params(step, *g.weights, Load::weights);
-  if (nudge != 0)
-    for (int64_t i = 0; i < step.layout().total(); ++i) {
-      float& p = step.params()[i];
-      const bool up = random_bits(rng_key(static_cast<uint64_t>(nudge), "ulp"), static_cast<uint64_t>(i)) & 1;
-      if (p != 0)
-        p = std::nextafter(p, up ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
-    }
-  step.refresh_weights();
-}
-
-StepSettings settings_of(const Setup& s) {
+StepSettings settings_of(const Setup& s, int64_t dp) {
+  Layout layout;
+  layout.dp = dp;
+  layout.micro_batch = s.micro_batch;
+  layout.global_batch = s.global_batch > 0 ? s.global_batch : s.g.batch;
+  layout.seq_len = s.g.seq_len;
+  layout.stage_layers = {s.g.spec.layers};
   return {.spec = s.g.spec,
-          .seq_len = s.g.seq_len,
-          .micro_batch = s.micro_batch,
-          .global_batch = s.g.batch,
+          .layout = layout,
           .adam = {.beta1 = static_cast<float>(s.g.beta1),
                    .beta2 = static_cast<float>(s.g.beta2),
                    .eps = s.eps,
@@ -51,6 +44,36 @@ StepSettings settings_of(const Setup& s) {
 }
 
 Exec exec_of(const Setup& s) { return {.ops = cpu_ops(), .stream = {.threads = 1}, .t = s.t}; }
+
+// A step over data-parallel ranks, with what it stands on.
+struct Trained {
+  Trained(const Setup& s, Comm& comm)
+      : mesh(make_mesh(comm, mesh_shape(settings_of(s, comm.size()).layout, s.g.spec, comm.size()), record)),
+        step(settings_of(s, comm.size()), exec_of(s), mesh, record, arena) {
+    load_nudged(s);
+  }
+  void load_nudged(const Setup& s) {
+    load_params(step, *s.g.weights, Load::weights);
+    if (s.nudge != 0)
+      for (int64_t i = 0; i < step.layout().total(); ++i) {
+        float& p = step.weights().masters()[i];
+        const bool up = random_bits(rng_key(static_cast<uint64_t>(s.nudge), "ulp"), static_cast<uint64_t>(i)) & 1;
+        if (p != 0)
+          p = std::nextafter(p, up ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
+      }
+    step.weights().loaded();
+  }
+  StepResult run(int64_t first_sample, const ReadSamples& read, bool stop = false) {
+    clock.start();
+    return step.run({.first_sample = first_sample, .lr = lr, .stop_asked = stop}, read, clock);
+  }
+  double lr = 0;
+  std::shared_ptr<CommRecord> record = std::make_shared<CommRecord>();
+  Arena arena;
+  StepClock clock;
+  Mesh mesh;
+  TrainStep step;
+};
 
 // Sample i is row i of the golden batches.
 ReadSamples golden_reader(const GoldenModel& g) {
@@ -67,15 +90,12 @@ struct Curve {
 };
 
 Curve train_golden(const Setup& s, Comm& comm) {
-  Arena arena;
-  TrainStep step(settings_of(s), exec_of(s), comm, arena);
-  load_nudged(step, s.g, s.nudge);
+  Trained t(s, comm);
+  t.lr = s.g.lr;
   Curve curve;
-  StepClock clock;
   for (int64_t i = 0; i < s.g.steps; ++i) {
-    clock.start();
-    const StepResult r = step.run(i * s.g.batch, s.g.lr, golden_reader(s.g), false, clock);
-    CHECK_FALSE(r.skipped);
+    const StepResult r = t.run(i * s.g.batch, golden_reader(s.g));
+    CHECK(r.updated);
     curve.losses.push_back(r.loss);
     curve.grad_norms.push_back(r.grad_norm);
   }
@@ -165,18 +185,10 @@ TEST_CASE("4 data-parallel ranks give the losses of one, in f32") {
   const GoldenModel g = golden::load_golden("qwen2");
   constexpr int64_t kSteps = 5, kBatch = 4;
   const auto run_on = [&](Comm& comm, int64_t micro_batch, int64_t nudge) {
-    Setup setup{.g = g, .eps = 1e-4f, .micro_batch = micro_batch, .nudge = nudge};
-    StepSettings settings = settings_of(setup);
-    settings.global_batch = kBatch;
-    Arena arena;
-    TrainStep step(settings, exec_of(setup), comm, arena);
-    load_nudged(step, g, nudge);
+    Trained t({.g = g, .eps = 1e-4f, .micro_batch = micro_batch, .global_batch = kBatch, .nudge = nudge}, comm);
+    t.lr = g.lr;
     std::vector<double> losses;
-    StepClock clock;
-    for (int64_t i = 0; i < kSteps; ++i) {
-      clock.start();
-      losses.push_back(step.run(i * kBatch, g.lr, golden_reader(g), false, clock).loss);
-    }
+    for (int64_t i = 0; i < kSteps; ++i) losses.push_back(t.run(i * kBatch, golden_reader(g)).loss);
     return losses;
   };
   const auto self = make_self_comm();
@@ -200,52 +212,41 @@ TEST_CASE("k steps, a save, a load and the rest are bit-equal to an unbroken run
     const Setup setup{.g = g, .eps = 1e-8f, .t = t};
     const auto self = make_self_comm();
     const Curve unbroken = train_alone(setup);
-    Arena arena_a, arena_b;
-    TrainStep first(settings_of(setup), exec_of(setup), *self, arena_a),
-        second(settings_of(setup), exec_of(setup), *self, arena_b);
-    load_nudged(first, g, 0);
-    StepClock clock;
-    for (int64_t i = 0; i < 4; ++i) {
-      clock.start();
-      CHECK(first.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss ==
-            unbroken.losses[static_cast<size_t>(i)]);
-    }
-    const size_t bytes = static_cast<size_t>(first.layout().total()) * sizeof(float);
-    std::memcpy(second.params(), first.params(), bytes);
-    std::memcpy(second.optimizer().m(), first.optimizer().m(), bytes);
-    std::memcpy(second.optimizer().v(), first.optimizer().v(), bytes);
-    second.optimizer().set_steps_taken(first.optimizer().steps_taken());
-    second.refresh_weights();
-    for (int64_t i = 4; i < g.steps; ++i) {
-      clock.start();
-      CHECK(second.run(i * g.batch, g.lr, golden_reader(g), false, clock).loss ==
-            unbroken.losses[static_cast<size_t>(i)]);
-    }
+    Trained first(setup, *self), second(setup, *self);
+    first.lr = second.lr = g.lr;
+    for (int64_t i = 0; i < 4; ++i)
+      CHECK(first.run(i * g.batch, golden_reader(g)).loss == unbroken.losses[static_cast<size_t>(i)]);
+    std::memcpy(second.step.weights().masters(), first.step.weights().masters(),
+                static_cast<size_t>(first.step.layout().total()) * sizeof(float));
+    const size_t bytes = static_cast<size_t>(first.step.shards().shard_total()) * sizeof(float);
+    std::memcpy(second.step.optimizer().m(), first.step.optimizer().m(), bytes);
+    std::memcpy(second.step.optimizer().v(), first.step.optimizer().v(), bytes);
+    second.step.optimizer().set_steps_taken(first.step.optimizer().steps_taken());
+    second.step.weights().loaded();
+    for (int64_t i = 4; i < g.steps; ++i)
+      CHECK(second.run(i * g.batch, golden_reader(g)).loss == unbroken.losses[static_cast<size_t>(i)]);
   }
 }
 
 TEST_CASE("a non-finite step is skipped on all ranks alike and changes nothing") {
   const GoldenModel g = golden::load_golden("llama");
   run_thread_ranks(2, [&](Comm& comm) {
-    const Setup setup{.g = g, .eps = 1e-4f};
-    Arena arena;
-    TrainStep step(settings_of(setup), exec_of(setup), comm, arena);
-    load_nudged(step, g, 0);
+    Trained t({.g = g, .eps = 1e-4f}, comm);
+    t.lr = g.lr;
+    float* masters = t.step.weights().masters();
     // Only rank 1 sees the broken weight; all ranks must skip.
-    float* norm = step.layout().find(step.params(), ParamRole::final_norm_w, g.spec.layers);
+    float* norm = t.step.layout().find(masters, ParamRole::final_norm_w, g.spec.layers);
     const float kept = norm[3];
     if (comm.rank() == 1) norm[3] = std::numeric_limits<float>::quiet_NaN();
-    std::vector<float> before(step.params(), step.params() + step.layout().total());
-    StepClock clock;
-    clock.start();
-    const StepResult broken = step.run(0, g.lr, golden_reader(g), false, clock);
-    CHECK(broken.skipped);
-    CHECK(step.optimizer().steps_taken() == 0);
-    CHECK(std::memcmp(before.data(), step.params(), before.size() * sizeof(float)) == 0);
+    std::vector<float> before(masters, masters + t.step.layout().total());
+    const StepResult broken = t.run(0, golden_reader(g));
+    CHECK_FALSE(broken.updated);
+    CHECK_FALSE(broken.finite);
+    CHECK(t.step.optimizer().steps_taken() == 0);
+    CHECK(std::memcmp(before.data(), masters, before.size() * sizeof(float)) == 0);
     norm[3] = kept;
-    clock.start();
-    const StepResult whole = step.run(0, g.lr, golden_reader(g), comm.rank() == 1, clock);
-    CHECK_FALSE(whole.skipped);
+    const StepResult whole = t.run(0, golden_reader(g), comm.rank() == 1);
+    CHECK(whole.updated);
     CHECK(whole.stop);  // one rank's wish to stop is everybody's
     CHECK(whole.loss == doctest::Approx(g.loss_f64).epsilon(1e-5));
   });
@@ -253,21 +254,13 @@ TEST_CASE("a non-finite step is skipped on all ranks alike and changes nothing")
 
 TEST_CASE("a batch without a valid target has loss 0 and a token id beyond the vocabulary is refused") {
   const GoldenModel g = golden::load_golden("qwen2");
-  const Setup setup{.g = g, .eps = 1e-4f};
   const auto self = make_self_comm();
-  Arena arena;
-  TrainStep step(settings_of(setup), exec_of(setup), *self, arena);
-  load_nudged(step, g, 0);
-  StepClock clock;
-  clock.start();
-  const StepResult masked = step.run(
-      0, g.lr,
-      [&](int64_t, int64_t n, int32_t* ids, int32_t* targets) {
-        std::fill_n(ids, n * g.seq_len, 1);
-        std::fill_n(targets, n * g.seq_len, -1);
-        return uint64_t{0};
-      },
-      false, clock);
+  Trained t({.g = g, .eps = 1e-4f}, *self);
+  const StepResult masked = t.run(0, [&](int64_t, int64_t n, int32_t* ids, int32_t* targets) {
+    std::fill_n(ids, n * g.seq_len, 1);
+    std::fill_n(targets, n * g.seq_len, -1);
+    return uint64_t{0};
+  });
   CHECK(masked.loss == 0);
   CHECK(masked.grad_norm == 0);
   CHECK(masked.valid_tokens == 0);
@@ -276,7 +269,7 @@ TEST_CASE("a batch without a valid target has loss 0 and a token id beyond the v
     std::fill_n(targets, n * g.seq_len, 1);
     return uint64_t{0};
   };
-  CHECK_THROWS_WITH(step.run(0, g.lr, bad, false, clock),
+  CHECK_THROWS_WITH(t.run(0, bad),
                     "the data holds token id 131; expected ids in [0, 131), the model's vocabulary; prepare it with "
                     "this model's tokenizer");
 }

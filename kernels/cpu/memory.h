@@ -1,0 +1,10 @@
+// Ops that move bytes and compute nothing: one function for every instruction set.
+#pragma once
+#include "kernels/ops.h"
+
+namespace rw {
+
+void cpu_zero(const Zero&, Stream);
+void cpu_read(const Read&, Stream);
+
+}  // namespace rw

@@ -1,0 +1,72 @@
+// The table that computes nothing: a model run on it leaves behind what it would have cost.
+#include <algorithm>
+
+#include "kernels/op_log.h"
+#include "libcore/base/check.h"
+
+namespace rw {
+namespace {
+
+OpLog& log_of(Stream s) {
+  CHECK(s.log, "meta ops: the stream has no log");
+  return *s.log;
+}
+
+const Ops& backend_of(Stream s) {
+  const OpLog& log = log_of(s);
+  CHECK(log.backend, "meta ops: the log names no backend to take sizes from");
+  return *log.backend;
+}
+
+template <class Args>
+void count(const char* op, const Args& a, Stream s) {
+  log_of(s).count(op, cost(a));
+}
+
+void read_ones(const Read& a, Stream s) {
+  count("read", a, s);
+  switch (a.t) {
+    case DType::f32: std::fill_n(static_cast<float*>(a.host), a.n, 1.0f); break;
+    case DType::f64: std::fill_n(static_cast<double*>(a.host), a.n, 1.0); break;
+    case DType::i64: std::fill_n(static_cast<int64_t*>(a.host), a.n, int64_t{1}); break;
+    default: CHECK(false, "read: f32, f64 and i64 only, found %s", dtype_name(a.t));
+  }
+}
+
+constexpr Ops kMeta{
+    .name = "meta",
+    .gemm = [](const Gemm& a, Stream s) { count("gemm", a, s); },
+    .gemm_pack = [](const GemmPack& a, Stream s) { count("gemm_pack", a, s); },
+    .gemm_workspace = [](const Gemm& a, Stream s) { return backend_of(s).gemm_workspace(a, s); },
+    .packed_bytes = [](const GemmPack& a, Stream s) { return backend_of(s).packed_bytes(a, s); },
+    .bias_bwd = [](const BiasBwd& a, Stream s) { count("bias_bwd", a, s); },
+    .norm_fwd = [](const NormFwd& a, Stream s) { count("norm_fwd", a, s); },
+    .norm_bwd = [](const NormBwd& a, Stream s) { count("norm_bwd", a, s); },
+    .rope = [](const Rope& a, Stream s) { count("rope", a, s); },
+    .attention_fwd = [](const AttentionFwd& a, Stream s) { count("attention_fwd", a, s); },
+    .attention_bwd = [](const AttentionBwd& a, Stream s) { count("attention_bwd", a, s); },
+    .attention_workspace = [](const AttentionBwd& a, Stream s) { return backend_of(s).attention_workspace(a, s); },
+    .kv_write = [](const KvWrite& a, Stream s) { count("kv_write", a, s); },
+    .paged_attention = [](const PagedAttention& a, Stream s) { count("paged_attention", a, s); },
+    .gelu_fwd = [](const GeluFwd& a, Stream s) { count("gelu_fwd", a, s); },
+    .gelu_bwd = [](const GeluBwd& a, Stream s) { count("gelu_bwd", a, s); },
+    .swiglu_fwd = [](const SwigluFwd& a, Stream s) { count("swiglu_fwd", a, s); },
+    .swiglu_bwd = [](const SwigluBwd& a, Stream s) { count("swiglu_bwd", a, s); },
+    .embedding_fwd = [](const EmbeddingFwd& a, Stream s) { count("embedding_fwd", a, s); },
+    .embedding_bwd = [](const EmbeddingBwd& a, Stream s) { count("embedding_bwd", a, s); },
+    .cross_entropy_part = [](const CrossEntropyPart& a, Stream s) { count("cross_entropy_part", a, s); },
+    .cross_entropy_finish = [](const CrossEntropyFinish& a, Stream s) { count("cross_entropy_finish", a, s); },
+    .adamw = [](const AdamW& a, Stream s) { count("adamw", a, s); },
+    .sum_squares = [](const SumSquares& a, Stream s) { count("sum_squares", a, s); },
+    .cast = [](const Cast& a, Stream s) { count("cast", a, s); },
+    .add = [](const Add& a, Stream s) { count("add", a, s); },
+    .scale = [](const Scale& a, Stream s) { count("scale", a, s); },
+    .zero = [](const Zero& a, Stream s) { count("zero", a, s); },
+    .read = read_ones,
+};
+
+}  // namespace
+
+const Ops& meta_ops() { return kMeta; }
+
+}  // namespace rw

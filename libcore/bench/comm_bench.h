@@ -1,0 +1,45 @@
+// `dbench comm`: what the communicator of a job reaches, operation by operation, way by way, size by size.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "libcore/base/fields.h"
+#include "libcore/bench/comm_table.h"
+#include "libcore/comm/comm.h"
+#include "libcore/comm/steps_comm.h"
+
+namespace rw {
+
+struct CommBenchSpec {
+  std::vector<std::string> op, way, dtype = {"f32"};  // op, way: none means all
+  std::string memory = "both";
+  int64_t min_bytes = 1 << 10, max_bytes = 64 << 20;
+  double factor = 2;
+  int64_t iters = 20, warmup_iters = 5;
+  bool check = true, rewrite = false;
+  int64_t ranks_per_node = 0;
+  double comm_timeout = 300;
+  std::string comm_table, tune;
+};
+FieldList fields(CommBenchSpec& spec);
+
+struct CommBenchJob {
+  const CommBenchSpec& spec;
+  Comm& comm;
+  AllReducePolicy& policy;                      // of comm; changed from case to case
+  bool has_library = false;                     // the job runs under MPI: its blocking collectives can be called
+  std::function<void(const CommCase&)> report;  // on every rank; the same timings on all
+};
+// Error{usage} for an unknown op, way or type.
+void check_comm_bench(const CommBenchSpec& spec);
+// Collective.
+void run_comm_bench(const CommBenchJob& job);
+
+// Collective. Measures the ways of all_reduce (f32, in place, memory of allocate) and keeps the fastest for each size;
+// step lists also with smaller and larger segments. A neighbour's way stays where the gain is within 3 %.
+std::vector<CommTableRow> tune_all_reduce(const CommBenchJob& job);
+// The rows of `table` for other jobs, and these.
+CommTable replace_rows(const CommTable& table, const std::vector<CommTableRow>& rows);
+
+}  // namespace rw

@@ -1,0 +1,61 @@
+// `dbench kernels`: every op at a model's shapes against the roofline (Williams, Waterman & Patterson 2009) of this
+// machine, whose peaks are measured in the same run.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "libcore/base/fields.h"
+#include "libcore/base/json.h"
+#include "libcore/bench/kernel_cases.h"
+
+namespace rw {
+
+struct KernelBenchSpec {
+  std::string model;
+  std::vector<std::string> dtype = {"f32", "bf16"}, op;  // op: words of the names; none means all
+  int64_t rows = 2048, seq_len = 512, requests = 16, context = 512, threads = 0;
+  double seconds = 0.3;  // of measuring, an op
+};
+FieldList fields(KernelBenchSpec& spec);
+
+// What the machine reaches at best, with these threads.
+struct MachinePeaks {
+  double flops_f32 = 0, flops_bf16 = 0;  // FLOP/s
+  std::string instruction_f32, instruction_bf16;
+  double bytes_per_s = 0;  // a copy larger than the caches, bytes read and written
+  double flops(DType t) const { return t == DType::f32 ? flops_f32 : flops_bf16; }
+};
+
+// Below this share of CPU time the threads waited for a core: others were on the machine, and times say nothing.
+constexpr double kQuietShare = 0.95;
+
+struct KernelTiming {
+  std::string op, shape;
+  DType t = DType::f32;
+  double us = 0;  // median
+  int64_t samples = 0;
+  Cost cost;
+  double cpu_share = 0;  // CPU seconds per thread and second of wall time
+  bool is_quiet() const { return cpu_share >= kQuietShare; }
+};
+// Seconds that the roofline allows, over the measured; above 1 where the data lies in the caches.
+double roofline_share(const KernelTiming& k, const MachinePeaks& peaks);
+
+// backend, threads, peak_gflop_per_s {f32, bf16}, instructions {f32, bf16}, copy_gb_per_s.
+Json machine_peaks_json(const MachinePeaks& peaks, const std::string& backend, int threads);
+std::string kernel_table_head(const MachinePeaks& peaks, const std::string& backend, int threads);
+std::string kernel_table_line(const KernelTiming& k, const MachinePeaks& peaks);
+// op, shape, type, us, samples, flops, bytes, gflop_per_s, gb_per_s, cpu_share, quiet, roofline_share (null: not
+// quiet).
+Json kernel_timing_json(const KernelTiming& k, const MachinePeaks& peaks);
+
+struct KernelBenchJob {
+  const KernelBenchSpec& spec;
+  std::function<void(const MachinePeaks&, const std::string& backend, int threads)> begin;
+  std::function<void(const KernelTiming&, const MachinePeaks&)> report;
+};
+// Error{usage}, Error{input} for what the spec asks and cannot get. True when the machine was quiet for all of it.
+bool run_kernel_bench(const KernelBenchJob& job);
+
+}  // namespace rw

@@ -1,0 +1,437 @@
+#include "libcore/bench/kernel_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace rw {
+namespace {
+
+// Operands of one case. Numbers are small and not all alike: zeros would let a processor clock higher.
+class Operands {
+ public:
+  explicit Operands(const KernelSetting& s) : s_(s), arena_(std::make_shared<Arena>()) {}
+  void* numbers(int64_t n) { return numbers_of(n, s_.t); }
+  float* floats(int64_t n) { return static_cast<float*>(numbers_of(n, DType::f32)); }
+  int32_t* indices(int64_t n, int64_t below) {
+    auto* p = arena_->take_n<int32_t>(n, MemoryOwner::workspace);
+    for (int64_t i = 0; i < n; ++i) p[i] = static_cast<int32_t>(i * 7919 % below);
+    return p;
+  }
+  void* bytes(int64_t n) { return arena_->take(n, MemoryOwner::workspace, s_.stream.threads); }
+  std::shared_ptr<Arena> memory() const { return arena_; }
+
+ private:
+  void* numbers_of(int64_t n, DType t) {
+    void* p = arena_->take(n * dtype_bytes(t), MemoryOwner::workspace, s_.stream.threads);
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = static_cast<float>(i * 31 % 17 - 8) * 0.0625f;  // exact in every type
+      if (t == DType::f32) static_cast<float*>(p)[i] = v;
+      else if (t == DType::bf16) static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
+    }
+    return p;
+  }
+
+  KernelSetting s_;
+  std::shared_ptr<Arena> arena_;
+};
+
+template <typename Args>
+KernelCase make_case(const KernelSetting& s, const Operands& operands, void (*f)(const Args&, Stream),
+                     const Args& args) {
+  return {cost(args), [f, args, stream = s.stream] { f(args, stream); }, operands.memory()};
+}
+
+std::string shape_text(std::initializer_list<int64_t> sizes) {
+  std::string text;
+  for (int64_t n : sizes) text += (text.empty() ? "" : " x ") + std::to_string(n);
+  return text;
+}
+
+struct Linear {
+  const char* name;
+  int64_t in, out;
+};
+
+class Cases {
+ public:
+  Cases(const KernelShapes& shapes, const KernelSetting& setting) : k_(shapes), m_(k_.model), s_(setting) {}
+
+  std::vector<KernelCaseMaker> all() {
+    const int64_t c = m_.width, heads = m_.heads * m_.head_dim, up = m_.ffn * (m_.gated_mlp() ? 2 : 1);
+    embedding();
+    norm();
+    products({"qkv", c, heads + 2 * m_.kv_heads * m_.head_dim}, k_.rows);
+    if (!m_.learned_position()) rope();
+    attention();
+    paged();
+    products({"attn_out", heads, c}, k_.rows);
+    products({"up", c, up}, k_.rows);
+    activation();
+    products({"down", m_.ffn, c}, k_.rows);
+    products({"head", c, m_.vocab_size}, k_.head_rows);
+    cross_entropy();
+    if (m_.mlp_bias) bias(up);
+    elementwise();
+    if (s_.t == DType::f32) optimizer();
+    return std::move(makers_);
+  }
+
+ private:
+  template <typename Make>
+  void add(const std::string& op, const std::string& shape, Make make) {
+    makers_.push_back({op, shape, s_.t, [make, s = s_] {
+                         Operands o(s);
+                         return make(o);
+                       }});
+  }
+
+  // Forward with packed weights, input gradient and weight gradient, as a linear layer calls them.
+  void products(const Linear& l, int64_t rows) {
+    const KernelSetting s = s_;
+    add(fmt::format("gemm_pack {}", l.name), shape_text({l.out, l.in}), [=](Operands& o) {
+      GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
+      pack.packed = o.bytes(s.ops.packed_bytes(pack, s.stream));
+      return make_case(s, o, s.ops.gemm_pack, pack);
+    });
+    add(fmt::format("gemm {}", l.name), shape_text({rows, l.out, l.in}), [=](Operands& o) {
+      GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
+      pack.packed = o.bytes(s.ops.packed_bytes(pack, s.stream));
+      s.ops.gemm_pack(pack, s.stream);
+      const Gemm gemm{.c = o.numbers(rows * l.out),
+                      .a = o.numbers(rows * l.in),
+                      .b_packed = pack.packed,
+                      .m = rows,
+                      .n = l.out,
+                      .k = l.in,
+                      .t = s.t,
+                      .ct = s.t};
+      return gemm_case(s, o, gemm);
+    });
+    add(fmt::format("gemm {} d_x", l.name), shape_text({rows, l.in, l.out}), [=](Operands& o) {
+      const Gemm gemm{.c = o.numbers(rows * l.in),
+                      .a = o.numbers(rows * l.out),
+                      .b = o.numbers(l.in * l.out),
+                      .m = rows,
+                      .n = l.in,
+                      .k = l.out,
+                      .t = s.t,
+                      .ct = s.t};
+      return gemm_case(s, o, gemm);
+    });
+    add(fmt::format("gemm {} d_w", l.name), shape_text({l.out, l.in, rows}), [=](Operands& o) {
+      const Gemm gemm{.c = o.floats(l.in * l.out),
+                      .a = o.numbers(rows * l.out),
+                      .b = o.numbers(rows * l.in),
+                      .m = l.out,
+                      .n = l.in,
+                      .k = rows,
+                      .a_trans = Trans::yes,
+                      .t = s.t,
+                      .ct = DType::f32,
+                      .write = Write::accumulate};
+      return gemm_case(s, o, gemm);
+    });
+  }
+
+  static KernelCase gemm_case(const KernelSetting& s, Operands& o, Gemm gemm) {
+    gemm.workspace = o.bytes(s.ops.gemm_workspace(gemm, s.stream));
+    return make_case(s, o, s.ops.gemm, gemm);
+  }
+
+  void norm() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, c = m_.width;
+    const bool layer = m_.layer_norm();
+    const NormKind kind = layer ? NormKind::layer : NormKind::rms;
+    const std::string name = layer ? "layer_norm" : "rms_norm";
+    add(name + "_fwd", shape_text({rows, c}), [=](Operands& o) {
+      return make_case(s, o, s.ops.norm_fwd,
+                       NormFwd{.y = o.numbers(rows * c),
+                               .mean = layer ? o.floats(rows) : nullptr,
+                               .rstd = o.floats(rows),
+                               .x = o.numbers(rows * c),
+                               .add = o.numbers(rows * c),
+                               .sum = o.numbers(rows * c),
+                               .w = o.floats(c),
+                               .b = layer ? o.floats(c) : nullptr,
+                               .rows = rows,
+                               .c = c,
+                               .eps = 1e-5f,
+                               .kind = kind,
+                               .t = s.t});
+    });
+    add(name + "_bwd", shape_text({rows, c}), [=](Operands& o) {
+      return make_case(s, o, s.ops.norm_bwd,
+                       NormBwd{.d_x = o.numbers(rows * c),
+                               .d_w = o.floats(c),
+                               .d_b = layer ? o.floats(c) : nullptr,
+                               .d_y = o.numbers(rows * c),
+                               .x = o.numbers(rows * c),
+                               .d_res = o.numbers(rows * c),
+                               .mean = layer ? o.floats(rows) : nullptr,
+                               .rstd = o.floats(rows),
+                               .w = o.floats(c),
+                               .rows = rows,
+                               .c = c,
+                               .kind = kind,
+                               .t = s.t});
+    });
+  }
+
+  void rope() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, heads = m_.heads + m_.kv_heads, d = m_.head_dim, positions = k_.seq_len;
+    add("rope", shape_text({rows, heads, d}), [=](Operands& o) {
+      return make_case(s, o, s.ops.rope,
+                       Rope{.x = o.numbers(rows * heads * d),
+                            .pos = o.indices(rows, positions),
+                            .cos = o.floats(positions * d / 2),
+                            .sin = o.floats(positions * d / 2),
+                            .rows = rows,
+                            .heads = heads,
+                            .d = d,
+                            .t = s.t});
+    });
+  }
+
+  void attention() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, n_seq = k_.rows / k_.seq_len, h = m_.heads, kv = m_.kv_heads, d = m_.head_dim;
+    const int64_t seq_len = k_.seq_len;
+    const auto sequences = [=](Operands& o) {
+      int32_t* cu = o.indices(n_seq + 1, 1);
+      for (int64_t i = 0; i <= n_seq; ++i) cu[i] = static_cast<int32_t>(i * seq_len);
+      return cu;
+    };
+    const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+    const auto backward = [=](Operands& o) {
+      AttentionBwd a{.d_q = o.numbers(rows * h * d),
+                     .d_k = o.numbers(rows * kv * d),
+                     .d_v = o.numbers(rows * kv * d),
+                     .d_o = o.numbers(rows * h * d),
+                     .q = o.numbers(rows * h * d),
+                     .k = o.numbers(rows * kv * d),
+                     .v = o.numbers(rows * kv * d),
+                     .o = o.numbers(rows * h * d),
+                     .lse = o.floats(rows * h),
+                     .cu_seqlens = sequences(o),
+                     .n_seq = n_seq,
+                     .heads = h,
+                     .kv_heads = kv,
+                     .d = d,
+                     .scale = scale,
+                     .t = s.t};
+      a.workspace = o.bytes(s.ops.attention_workspace(a, s.stream));
+      return a;
+    };
+    const std::string shape = fmt::format("{} x {} of {}/{} x {}", n_seq, seq_len, h, kv, d);
+    add("attention_fwd", shape, [=](Operands& o) {
+      const AttentionBwd b = backward(o);
+      return make_case(s, o, s.ops.attention_fwd,
+                       AttentionFwd{.o = const_cast<void*>(b.o),
+                                    .lse = const_cast<float*>(b.lse),
+                                    .q = b.q,
+                                    .k = b.k,
+                                    .v = b.v,
+                                    .cu_seqlens = b.cu_seqlens,
+                                    .n_seq = n_seq,
+                                    .heads = h,
+                                    .kv_heads = kv,
+                                    .d = d,
+                                    .scale = scale,
+                                    .t = s.t,
+                                    .workspace = b.workspace});
+    });
+    add("attention_bwd", shape, [=](Operands& o) { return make_case(s, o, s.ops.attention_bwd, backward(o)); });
+  }
+
+  void paged() {
+    const KernelSetting s = s_;
+    constexpr int64_t kPageTokens = 16;
+    const int64_t n = k_.requests, context = k_.context, pages = (context + kPageTokens - 1) / kPageTokens;
+    const int64_t h = m_.heads, kv = m_.kv_heads, d = m_.head_dim, pool = n * pages * kPageTokens * kv * d;
+    add("kv_write", shape_text({n, kv, d}), [=](Operands& o) {
+      auto* slot = static_cast<int64_t*>(o.bytes(n * 8));
+      for (int64_t r = 0; r < n; ++r) slot[r] = r * pages * kPageTokens + context - 1;
+      return make_case(s, o, s.ops.kv_write,
+                       KvWrite{.k_pages = o.numbers(pool),
+                               .v_pages = o.numbers(pool),
+                               .k = o.numbers(n * kv * d),
+                               .v = o.numbers(n * kv * d),
+                               .slot = slot,
+                               .rows = n,
+                               .kv_heads = kv,
+                               .d = d,
+                               .t = s.t});
+    });
+    add("paged_attention", fmt::format("{} x {} of {}/{} x {}", n, context, h, kv, d), [=](Operands& o) {
+      int32_t *table = o.indices(n * pages, n * pages), *start = o.indices(n + 1, 1), *length = o.indices(n, 1);
+      for (int64_t i = 0; i <= n; ++i) start[i] = static_cast<int32_t>(i);
+      for (int64_t i = 0; i < n; ++i) length[i] = static_cast<int32_t>(context);
+      return make_case(s, o, s.ops.paged_attention,
+                       PagedAttention{.o = o.numbers(n * h * d),
+                                      .q = o.numbers(n * h * d),
+                                      .k_pages = o.numbers(pool),
+                                      .v_pages = o.numbers(pool),
+                                      .page_table = table,
+                                      .q_start = start,
+                                      .context_len = length,
+                                      .n_seq = n,
+                                      .max_pages = pages,
+                                      .page_tokens = kPageTokens,
+                                      .heads = h,
+                                      .kv_heads = kv,
+                                      .d = d,
+                                      .scale = 1.0f / std::sqrt(static_cast<float>(d)),
+                                      .t = s.t});
+    });
+  }
+
+  void activation() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, f = m_.ffn;
+    if (m_.gated_mlp()) {
+      add("swiglu_fwd", shape_text({rows, f}), [=](Operands& o) {
+        return make_case(s, o, s.ops.swiglu_fwd, SwigluFwd{o.numbers(rows * f), o.numbers(rows * 2 * f), rows, f, s.t});
+      });
+      add("swiglu_bwd", shape_text({rows, f}), [=](Operands& o) {
+        return make_case(
+            s, o, s.ops.swiglu_bwd,
+            SwigluBwd{o.numbers(rows * 2 * f), o.numbers(rows * f), o.numbers(rows * 2 * f), rows, f, s.t});
+      });
+      return;
+    }
+    add("gelu_fwd", shape_text({rows, f}), [=](Operands& o) {
+      return make_case(s, o, s.ops.gelu_fwd, GeluFwd{o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
+    });
+    add("gelu_bwd", shape_text({rows, f}), [=](Operands& o) {
+      return make_case(s, o, s.ops.gelu_bwd,
+                       GeluBwd{o.numbers(rows * f), o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
+    });
+  }
+
+  void embedding() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, c = m_.width, v = m_.vocab_size;
+    add("embedding_fwd", shape_text({rows, c}), [=](Operands& o) {
+      return make_case(s, o, s.ops.embedding_fwd,
+                       EmbeddingFwd{.x = o.numbers(rows * c),
+                                    .table = o.floats(v * c),
+                                    .id = o.indices(rows, v),
+                                    .rows = rows,
+                                    .c = c,
+                                    .t = s.t});
+    });
+    add("embedding_bwd", shape_text({rows, c}), [=](Operands& o) {
+      return make_case(s, o, s.ops.embedding_bwd,
+                       EmbeddingBwd{.d_table = o.floats(v * c),
+                                    .d_x = o.numbers(rows * c),
+                                    .id = o.indices(rows, v),
+                                    .rows = rows,
+                                    .c = c,
+                                    .t = s.t});
+    });
+  }
+
+  void cross_entropy() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.head_rows, v = m_.vocab_size;
+    add("cross_entropy_part", shape_text({rows, v}), [=](Operands& o) {
+      return make_case(s, o, s.ops.cross_entropy_part,
+                       CrossEntropyPart{.part = o.floats(rows * 3),
+                                        .logits = o.numbers(rows * v),
+                                        .target = o.indices(rows, v),
+                                        .rows = rows,
+                                        .v = v,
+                                        .t = s.t});
+    });
+    add("cross_entropy_finish", shape_text({rows, v}), [=](Operands& o) {
+      float* parts = o.floats(rows * 3);
+      for (int64_t r = 0; r < rows; ++r)
+        parts[3 * r] = 1, parts[3 * r + 1] = static_cast<float>(v), parts[3 * r + 2] = 0;
+      return make_case(s, o, s.ops.cross_entropy_finish,
+                       CrossEntropyFinish{.loss = o.floats(rows),
+                                          .logits = o.numbers(rows * v),
+                                          .parts = parts,
+                                          .n_parts = 1,
+                                          .target = o.indices(rows, v),
+                                          .rows = rows,
+                                          .v = v,
+                                          .d_scale = 1.0f / static_cast<float>(rows),
+                                          .t = s.t});
+    });
+  }
+
+  void bias(int64_t n) {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows;
+    add("bias_bwd", shape_text({rows, n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.bias_bwd,
+                       BiasBwd{.d_bias = o.floats(n),
+                               .d_y = o.numbers(rows * n),
+                               .rows = rows,
+                               .n = n,
+                               .t = s.t,
+                               .write = Write::overwrite});
+    });
+  }
+
+  void elementwise() {
+    const KernelSetting s = s_;
+    const int64_t n = k_.rows * m_.width;
+    add("add", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.add, Add{o.numbers(n), o.numbers(n), o.numbers(n), n, s.t});
+    });
+    add("scale", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.scale, Scale{o.numbers(n), 1.0f, n, s.t});
+    });
+    add("zero", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.zero, Zero{o.numbers(n), n * dtype_bytes(s.t)});
+    });
+    if (s.t == DType::f32) return;
+    add("cast from f32", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.cast, Cast{o.numbers(n), o.floats(n), n, s.t, DType::f32});
+    });
+  }
+
+  void optimizer() {
+    const KernelSetting s = s_;
+    constexpr int64_t kBlock = 65536, kMost = 32 << 20;
+    const int64_t n = std::min(kMost, m_.vocab_size * m_.width);
+    add("adamw", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.adamw,
+                       AdamW{.p = o.floats(n),
+                             .m = o.floats(n),
+                             .v = static_cast<float*>(o.bytes(n * 4)),
+                             .g = o.floats(n),
+                             .n = n,
+                             .lr = 1e-4f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
+                             .grad_scale = 1,
+                             .step = 10});
+    });
+    add("sum_squares", shape_text({n}), [=](Operands& o) {
+      return make_case(s, o, s.ops.sum_squares,
+                       SumSquares{static_cast<double*>(o.bytes((n / kBlock + 1) * 8)), o.floats(n), n, kBlock});
+    });
+  }
+
+  KernelShapes k_;
+  const ModelSpec& m_;
+  KernelSetting s_;
+  std::vector<KernelCaseMaker> makers_;
+};
+
+}  // namespace
+
+std::vector<KernelCaseMaker> kernel_cases(const KernelShapes& shapes, const KernelSetting& setting) {
+  return Cases(shapes, setting).all();
+}
+
+}  // namespace rw

@@ -1,0 +1,78 @@
+// The two ends of a decoder: embedding, and final norm with head and loss, both over the vocabulary rows of a
+// tensor-parallel rank (Shoeybi et al. 2019): no rank ever holds full logits.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "libcore/model/block.h"
+
+namespace rw {
+
+// x (Tl, C) <- embeddings of the batch's ids, learned positions added.
+struct Embed {
+  const int32_t* ids;  // (T)
+  const AttnBatch& batch;
+  void* x;
+};
+void embed_fwd(const EmbeddingWeights& w, const Embed& e, const BlockContext& ctx);
+// Gradients of the embeddings from d_x (Tl, C).
+struct EmbedBackward {
+  const int32_t* ids;
+  const AttnBatch& batch;
+  const void* d_x;
+};
+void embed_bwd(const EmbeddingWeights& w, const EmbedBackward& e, const ParamLayout& layout, GradSink& sink,
+               const BlockContext& ctx);
+
+class Head {
+ public:
+  struct Plan {
+    int64_t max_rows, width, vocab;  // T, C, this rank's V
+    int64_t chunk_rows;              // rows of logits held at once
+    bool training;
+  };
+  Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParallel& tp, Arena& arena);
+
+  // x (Tl, C): the residual stream after the last block. Sum over all T rows of the cross-entropy with target
+  // (negative: ignored); the same on all tensor-parallel ranks.
+  double loss(const HeadWeights& w, const void* x, const int32_t* target, int64_t rows, const BlockContext& ctx);
+  // The same, the gradient of d_scale * that sum to d_x (Tl, C), and the weights' gradients to the sink.
+  struct Backward {
+    const void* x;
+    const int32_t* target;
+    int64_t rows;
+    float d_scale;
+    void* d_x;
+  };
+  double loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
+                           const BlockContext& ctx);
+  // f32 logits (n, V) of chosen rows of x (rows, C), without sequence parallelism.
+  struct Rows {
+    const void* x;
+    int64_t rows;
+    const int32_t* chosen;
+    int64_t n;
+  };
+  void logits(const HeadWeights& w, const Rows& r, float* out, const BlockContext& ctx);
+
+ private:
+  const void* normed(const HeadWeights& w, const void* x, int64_t rows, const BlockContext& ctx);
+  struct Chunk {
+    const void* normed;
+    const int32_t* target;
+    int64_t first, n;
+    float d_scale;
+  };
+  double chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx);
+
+  Plan plan_;
+  void* norm_;                     // (Tl, C)
+  float *mean_ = nullptr, *rstd_;  // (Tl)
+  void *logits_, *picked_;         // (chunk_rows, V), (chunk_rows, C)
+  SharedMemory parts_;             // (tp, chunk_rows, 3)
+  float* losses_;                  // (chunk_rows)
+  std::vector<float> host_losses_;
+  std::vector<int64_t> cuts_;
+};
+
+}  // namespace rw

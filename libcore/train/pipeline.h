@@ -1,0 +1,67 @@
+// Runs a stage's list of actions: receives what an action needs, computes, sends what it makes. Receives are posted as
+// soon as their memory is free, so that messages travel while other actions compute; no buffer is ever waited for that
+// a later action would free, so a schedule that is free of deadlock as a list is so here.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "libcore/comm/mesh.h"
+#include "libcore/comm/watch.h"
+#include "libcore/model/stage.h"
+
+namespace rw {
+
+class Pipeline {
+ public:
+  Pipeline(const Layout& layout, Mesh& mesh, Stage& stage, CommRecord& record);
+
+  // A step's samples of this pipeline, (micro_batches * micro_batch, seq_len), and where its work goes.
+  struct Work {
+    const int32_t *ids, *targets;
+    const AttnBatch& batch;  // of one micro-batch
+    float d_scale;
+    Stage::Sinks to;
+  };
+  // Forward and backward of all micro-batches. The sum of the loss on the last stage, 0 on the others.
+  double run(const Work& work);
+  // Forward of one batch alone; the sum of the loss on the last stage, 0 on the others.
+  double evaluate(const Stage::Batch& batch, WeightSource& weights);
+  double waited_s() const { return waited_s_; }  // in the last run, for neighbours: the bubble and late messages
+
+ private:
+  struct Neighbour {
+    int64_t stage, chunk;
+    bool exists;
+  };
+  struct Slot {                                // of a chunk: what is under way for the micro-batch in it
+    int64_t holds = -1;                        // its micro-batch, until the backward is done
+    int64_t posted = -1, posted_grad = -1;     // micro-batch whose receive was posted
+    int64_t sent = -1;                         // micro-batch whose result was sent
+    Request recv, send, recv_grad, send_grad;  // default: nothing under way
+  };
+
+  Neighbour previous(int64_t chunk) const;
+  Neighbour next(int64_t chunk) const;
+  Slot& slot(Stage::At at);
+  int tag(Stage::At at, bool gradient) const;
+  void wait_for(Comm& comm, Request request);
+  // Posts, in the order of the list, the receives whose memory is free.
+  void post_receives();
+  bool post_forward(const Action& action);
+  bool post_backward(const Action& action);
+  void forward(Stage::At at, const Work& work, const Stage::Batch& batch);
+  void backward(Stage::At at, const Work& work, const Stage::Batch& batch);
+
+  const Layout layout_;
+  Mesh& mesh_;
+  Stage& stage_;
+  CommRecord& record_;
+  std::vector<Action> actions_;
+  std::vector<std::vector<Slot>> slots_;
+  std::vector<Action> to_receive_, to_receive_grad_;
+  size_t next_receive_ = 0, next_receive_grad_ = 0;
+  int64_t rows_ = 0;  // of the running step's micro-batches
+  double loss_ = 0, waited_s_ = 0;
+};
+
+}  // namespace rw

@@ -1,0 +1,67 @@
+#include "libcore/train/shards.h"
+
+#include <algorithm>
+
+namespace rw {
+namespace {
+
+constexpr int64_t kAlign = 16;  // elements: slices start at cache lines in the rank's own buffer
+
+// The row boundary of the group's parameters nearest to `at`, an offset in the flat buffer.
+int64_t nearest_row(const std::vector<const LocalParam*>& params, int64_t at) {
+  for (const LocalParam* p : params) {
+    if (at >= p->slice.offset + p->slice.n) continue;
+    const int64_t row = std::max<int64_t>(1, p->row());
+    return p->slice.offset + (at - p->slice.offset + row / 2) / row * row;
+  }
+  return at;
+}
+
+}  // namespace
+
+Shards::Shards(const ParamLayout& layout, int ranks, int rank) : layout_(layout), ranks_(ranks), rank_(rank) {
+  std::vector<std::vector<const LocalParam*>> params_of(static_cast<size_t>(layout.n_groups()));
+  for (const LocalParam& p : layout.params()) params_of[static_cast<size_t>(p.group)].push_back(&p);
+  for (int64_t g = 0; g < layout.n_groups(); ++g) {
+    const Range range = layout.group(g).range;
+    for (int r = 0; r <= ranks; ++r) {
+      const int64_t even = range.n * r / ranks;
+      const int64_t cut = nearest_row(params_of[static_cast<size_t>(g)], range.offset + even) - range.offset;
+      cuts_.push_back(r == ranks ? range.n : std::min(cut, range.n));
+    }
+    shard_at_.push_back(shard_total_);
+    shard_total_ += (own(g).n + kAlign - 1) / kAlign * kAlign;
+    for (const ShardPiece& piece : pieces(g, rank)) own_pieces_.push_back(piece);
+  }
+}
+
+Cuts Shards::cuts(int64_t group) const {
+  return {cuts_.data() + group * (ranks_ + 1), static_cast<size_t>(ranks_) + 1};
+}
+
+Range Shards::slice(int64_t group, int rank) const {
+  const Cuts c = cuts(group);
+  const auto r = static_cast<size_t>(rank);
+  return {layout_.group(group).range.offset + c[r], c[r + 1] - c[r]};
+}
+
+std::vector<ShardPiece> Shards::pieces(int64_t group, int rank) const {
+  const Range slice = this->slice(group, rank);
+  std::vector<ShardPiece> result;
+  for (size_t i = 0; i < layout_.params().size(); ++i) {
+    const LocalParam& p = layout_.params()[i];
+    if (p.group != group) continue;
+    const int64_t begin = std::max(slice.offset, p.slice.offset),
+                  end = std::min(slice.offset + slice.n, p.slice.offset + p.slice.n);
+    if (begin >= end) continue;
+    const int64_t row = p.row();
+    result.push_back({.param = i,
+                      .rows = {.first = (begin - p.slice.offset) / row, .rows = (end - begin) / row},
+                      .offset = begin,
+                      .shard_at = shard_at(group) + begin - slice.offset,
+                      .n = end - begin});
+  }
+  return result;
+}
+
+}  // namespace rw

@@ -1,0 +1,130 @@
+// One training run on one rank: what the parts of the trainer share. Set-up is in trainer_start.cpp, what a step leaves
+// behind in trainer_record.cpp, the loop in trainer.cpp.
+#pragma once
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/op_log.h"
+#include "libcore/base/clock.h"
+#include "libcore/base/files.h"
+#include "libcore/data/data_order.h"
+#include "libcore/model/model_flops.h"
+#include "libcore/spec/layout.h"
+#include "libcore/telemetry/json_lines.h"
+#include "libcore/telemetry/resources.h"
+#include "libcore/train/guard.h"
+#include "libcore/train/loss_scale.h"
+#include "libcore/train/run_dir.h"
+#include "libcore/train/setup.h"
+#include "libcore/train/step.h"
+#include "libcore/train/straggler.h"
+#include "libcore/train/train_state.h"
+#include "libcore/train/trainer.h"
+#include "libcore/train/validation.h"
+#include "libcore/train/verify_parallel.h"
+
+namespace rw {
+
+class Trainer {
+ public:
+  Trainer(const TrainSpec& spec, Comm& world, const TrainObserver& observer)
+      : spec_(spec), world_(world), observer_(observer) {}
+  TrainSummary run();
+  // After an error that is not all ranks' own: writes what this rank's communicators did to the run directory; what the
+  // files of all ranks come to, on one rank, "" on the others.
+  std::string watchdog_report() const;
+
+ private:
+  bool first_rank() const { return world_.rank() == 0; }
+  void note(const std::string& line) const {
+    if (first_rank()) observer_.note(line);
+  }
+  void warn(const std::string& line) const {
+    if (first_rank()) observer_.warning(line);
+  }
+  // Runs a part of the set-up on all ranks, reports its time, and makes one rank's error everybody's.
+  void phase(const std::string& name, const std::function<void()>& body);
+  void event(const char* kind, Json details);
+
+  // trainer_start.cpp
+  void start();
+  void open_inputs();
+  void check_memory();
+  void build_step();
+  void load_weights();
+  void measure_peak();
+  void start_run_dir();
+  void start_sampler();
+
+  // trainer_record.cpp
+  void record_step(const StepResult& result);
+  Json metrics_line(const StepResult& result) const;
+  void report_guard(const GuardReport& report);
+  void watch_stragglers();
+  void check_replicas();
+  void verify_parallel(const StepInputs& inputs, const StepResult& result);
+  void trace_nan();
+
+  // trainer.cpp
+  ReadSamples reader();
+  StepInputs step_inputs();
+  StepResult train_step(const StepInputs& inputs);
+  void validate();
+  [[noreturn]] void give_up();
+  bool save();
+  bool rewind();
+  TrainSummary summary(bool interrupted) const;
+
+  TrainSpec spec_;
+  Comm& world_;
+  const TrainObserver& observer_;
+  double start_s_ = now_s();
+
+  ModelSpec model_;
+  Layout layout_;
+  std::unique_ptr<TensorSource> init_weights_;
+  ResumePlan resume_;
+  TrainData data_;
+  std::unique_ptr<DataOrder> order_;
+  Arena arena_;
+  OpLog op_log_;
+  std::shared_ptr<CommRecord> comm_record_;
+  std::optional<Mesh> mesh_;
+  std::unique_ptr<TrainStep> step_;
+  std::optional<Validation> validation_;
+  std::optional<Guard> guard_;
+  std::optional<LossScale> loss_scale_;  // f16
+  std::optional<StragglerWatch> stragglers_;
+  std::optional<ParallelCheck> parallel_check_;  // until --verify-parallel steps are through
+  TrainState state_;
+  Json identity_;
+  FileLock lock_;
+  JsonLines metrics_, events_;
+  std::atomic<int64_t> sampled_step_ = 0;
+  std::optional<ResourceSampler> sampler_;
+  StepClock clock_;
+  ModelFlops flops_{};
+  int threads_ = 1;
+  int64_t ranks_per_node_ = 1;
+  double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;
+  int64_t first_step_ = 0, steps_run_ = 0, start_rss_ = 0, saved_step_ = -1, failed_save_step_ = -1,
+          skips_in_a_row_ = 0, last_validated_ = -1, last_bytes_ = 0;
+  double last_loss_ = std::nan("");          // until a step has run
+  std::optional<GuardReport> guard_report_;  // of the running step
+  bool update_overflowed_ = false;           // f16: the running step's gradients left the range of the scale
+  ValidationResult last_validation_;
+  bool metrics_full_ = false;
+  std::map<std::pair<std::string, CommKind>, CommCount> counted_;  // before the running step
+  double exposed_before_ = 0;
+  std::string peak_source_, run_id_, init_tokenizer_;
+};
+
+// JSON has no NaN and no infinity.
+Json json_or_null(double v);
+
+}  // namespace rw

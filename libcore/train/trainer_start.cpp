@@ -1,0 +1,221 @@
+// The set-up of a run.
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "libcore/base/error.h"
+#include "libcore/base/units.h"
+#include "libcore/ckpt/model_source.h"
+#include "libcore/comm/agree.h"
+#include "libcore/data/duplicates.h"
+#include "libcore/text/tokenizer.h"
+#include "libcore/train/dry_run.h"
+#include "libcore/train/lr_schedule.h"
+#include "libcore/train/signals.h"
+#include "libcore/train/trainer_run.h"
+
+namespace rw {
+namespace {
+
+constexpr double kPeakMeasureS = 0.3;
+
+}  // namespace
+
+void Trainer::phase(const std::string& name, const std::function<void()>& body) {
+  const double start = now_s();
+  agree(world_, body);
+  if (first_rank()) observer_.phase(name, now_s() - start);
+}
+
+void Trainer::open_inputs() {
+  check_train_spec(spec_);
+  if (!spec_.init_from.empty()) {
+    ModelSource source = open_model_source(spec_.init_from);
+    init_weights_ = std::move(source.weights);
+    init_tokenizer_ = source.tokenizer_json;
+    model_ = source.spec;
+  }
+  if (!spec_.model.empty()) {
+    const ModelSpec named = load_model_spec(spec_.model);
+    if (init_weights_ != nullptr && model_identity(named) != model_identity(model_))
+      fail(ErrorKind::usage, "--model {} is not the model of --init-from {}; leave --model out to take it from there",
+           spec_.model, spec_.init_from);
+    model_ = named;
+  }
+  layout_ = settle_layout(spec_, model_, world_.size());
+  spec_.seq_len = layout_.seq_len;
+  spec_.global_batch = layout_.global_batch;
+  data_ = open_data(spec_, model_);
+  if (!init_tokenizer_.empty()) {
+    const std::string theirs = parse_tokenizer(init_tokenizer_, spec_.init_from)->identity();
+    if (theirs != data_.files[0]->tokenizer_identity())
+      warn(
+          fmt::format("--init-from {} was trained with tokenizer {}, the data was prepared with {}: unless these are "
+                      "the same tokens its weights mean nothing here",
+                      spec_.init_from, theirs, data_.files[0]->tokenizer_identity()));
+  }
+  order_ = std::make_unique<DataOrder>(data_.parts, spec_.seq_len, static_cast<uint64_t>(spec_.seed));
+  resume_ = plan_resume(spec_);
+  for (const std::string& line : resume_.notes) warn(line);
+  if (resume_.checkpoint != nullptr) {
+    state_ = parse_state(resume_.checkpoint->state(), resume_.checkpoint->where());
+    for (const std::string& line : check_resume(*resume_.checkpoint, state_, spec_, model_, data_)) warn(line);
+    first_step_ = state_.step;
+    saved_step_ = state_.step;
+  }
+  state_.seq_len = spec_.seq_len;
+  state_.seed = spec_.seed;
+  state_.global_batch = spec_.global_batch;
+  state_.data_fingerprint = data_.fingerprint;
+  if (spec_.verify_data) {
+    for (const auto& file : data_.files) {
+      if (!file->verify())
+        fail(ErrorKind::input, "{}: its tokens do not match the recorded fingerprint {}; prepare it again",
+             file->path().string(), file->fingerprint());
+      note(duplicates_text(find_duplicates(*file, 5)));
+    }
+  }
+}
+
+// What every rank of this host is about to take, against what the host has: all refuse together, before anything is
+// taken.
+void Trainer::check_memory() {
+  start_rss_ = resident_bytes();
+  threads_ = threads_per_rank(spec_, world_);
+  if (const int idle = idle_cores(threads_, world_); spec_.threads == 0 && idle > 0)
+    warn(
+        fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or "
+                    "--map-by slot:PE=N",
+                    idle));
+  const std::vector<Placement> places = world_.places();
+  const int32_t node = places[static_cast<size_t>(world_.rank())].node;
+  ranks_per_node_ = std::count_if(places.begin(), places.end(), [&](const Placement& p) { return p.node == node; });
+  const DryRun plan =
+      dry_run({.step = step_settings(spec_, model_, layout_),
+               .backend = {.ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = precision_type(spec_)},
+               .ranks_per_node = ranks_per_node_},
+              world_.rank());
+  const std::vector<std::string> hosts = world_.hosts();
+  const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world_.rank())]);
+  const int64_t available = available_bytes();
+  if (plan.total_bytes <= available / here) return;
+  std::string owners;
+  for (size_t o = 0; o < plan.bytes.size(); ++o)
+    if (plan.bytes[o] > 0)
+      owners += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(o)),
+                            format_bytes(static_cast<double>(plan.bytes[o])));
+  fail(
+      ErrorKind::runtime,
+      "out of memory: each of the {} ranks on this host needs {} ({}), {} in all are available; use more --tp, --pp or "
+      "--zero, --recompute full, or a smaller --micro-batch, --seq-len or model",
+      here, format_bytes(static_cast<double>(plan.total_bytes)), owners.substr(1),
+      format_bytes(static_cast<double>(available)));
+}
+
+void Trainer::build_step() {
+  comm_record_ = std::make_shared<CommRecord>();
+  comm_record_->rank = world_.rank();
+  comm_record_->host = world_.hosts()[static_cast<size_t>(world_.rank())];
+  mesh_ = make_mesh(world_, mesh_shape(layout_, model_, ranks_per_node_), comm_record_);
+  op_log_.backend = &this_cpu_ops();
+  op_log_.look = false;
+  const Exec exec{.ops = spec_.nan_trace ? checked_ops() : this_cpu_ops(),
+                  .stream = {.threads = threads_, .log = spec_.nan_trace ? &op_log_ : nullptr},
+                  .t = precision_type(spec_)};
+  step_ = std::make_unique<TrainStep>(step_settings(spec_, model_, layout_), exec, *mesh_, comm_record_, arena_);
+  if (spec_.val_fraction > 0 && data_.validation.empty())
+    warn(fmt::format("--val-fraction {} holds out no token of this data: there is no validation", spec_.val_fraction));
+  validation_.emplace(data_.validation, spec_.seq_len, spec_.micro_batch);
+  flops_ = training_flops_per_token(model_, spec_.seq_len);
+  peak_lr_ = batch_scaled_lr(spec_, spec_.global_batch);
+  guard_.emplace(GuardSettings{.policy = spike_policy(spec_.on_spike), .threshold = spec_.spike_threshold});
+  if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), "checkpoint");
+  if (spec_.precision == "f16") loss_scale_.emplace(spec_.loss_scale, spec_.loss_scale_window);
+  if (loss_scale_ && !state_.loss_scale.empty()) loss_scale_->restore(Json::parse(state_.loss_scale), "checkpoint");
+  std::vector<int64_t> stages;
+  for (int r = 0; r < world_.size(); ++r) stages.push_back(MeshPlace(mesh_->shape, r).pp);
+  stragglers_.emplace(stages);
+}
+
+void Trainer::load_weights() {
+  if (resume_.checkpoint != nullptr) {
+    load_params(*step_, *resume_.checkpoint, Load::weights_and_moments);
+    step_->optimizer().set_steps_taken(state_.updates);
+    note(fmt::format("resumed {} at step {}", resume_.checkpoint->where(), state_.step));
+  } else if (init_weights_ != nullptr) {
+    load_params(*step_, *init_weights_, Load::weights);
+  } else {
+    init_weights(*step_, static_cast<uint64_t>(spec_.seed));
+  }
+  resume_.checkpoint.reset();
+  init_weights_.reset();
+}
+
+void Trainer::measure_peak() {
+  // On the CPU f16 is a storage type: products run in f32.
+  const DType t = spec_.precision == "bf16" ? DType::bf16 : DType::f32;
+  const char* instruction = "given by --peak-flops";
+  const double mine = spec_.peak_flops > 0 ? spec_.peak_flops
+                                           : measure_peak_flops(t, {.threads = threads_}, kPeakMeasureS, &instruction);
+  peak_source_ = instruction;
+  peak_flops_ = mine;
+}
+
+void Trainer::start_run_dir() {
+  const std::filesystem::path out = spec_.out;
+  identity_ = run_identity({.spec = spec_, .model = model_, .data = data_, .layout = layout_}, world_, run_id_);
+  identity_["tokenizer_json"] = data_.files[0]->tokenizer_json();
+  identity_["peak_flops_per_rank"] = peak_flops_;
+  identity_["peak_flops_source"] = peak_source_;
+  identity_["threads_per_rank"] = threads_;
+  identity_["backend"] = cpu_ops().name;
+  identity_["params"] = n_params(model_);
+  if (!first_rank()) return;
+  Json run = identity_;
+  run.erase("tokenizer_json");
+  lock_ = lock_run(out);
+  write_run_json(out, run);
+  drop_lines_after(out / "metrics.jsonl", state_.step);
+  metrics_ = JsonLines(out / "metrics.jsonl");
+  events_ = JsonLines(out / "events.jsonl");
+  event(first_step_ > 0 ? "resume" : "start",
+        {{"ranks", world_.size()}, {"layout", layout_.text()}, {"samples", state_.samples}});
+}
+
+// The first rank of each host records what the host does.
+void Trainer::start_sampler() {
+  const std::vector<std::string> hosts = world_.hosts();
+  const auto me = static_cast<size_t>(world_.rank());
+  const auto first = static_cast<size_t>(std::find(hosts.begin(), hosts.end(), hosts[me]) - hosts.begin());
+  const std::vector<std::string> pids = world_.gather_text(std::to_string(::getpid()));
+  if (first != me) return;
+  ResourceOptions options{
+      .file = std::filesystem::path(spec_.out) / (me == 0 ? "resources.jsonl" : "resources-" + hosts[me] + ".jsonl"),
+      .host = hosts[me]};
+  for (size_t r = 0; r < hosts.size(); ++r)
+    if (r != me && hosts[r] == hosts[me] && pids[r] != pids[me]) options.pids.push_back(std::stoll(pids[r]));
+  sampler_.emplace(options, &sampled_step_);
+}
+
+void Trainer::start() {
+  catch_stop_signals();  // a signal during the start ends the run after its first step
+  world_.set_timeout(spec_.comm_timeout);
+  phase("model and data", [&] { open_inputs(); });
+  phase("plan", [&] { check_memory(); });
+  phase("memory", [&] { build_step(); });
+  phase("weights", [&] { load_weights(); });
+  phase("machine peak", [&] { measure_peak(); });
+  peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
+  agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
+  run_id_ = world_.broadcast_text(run_id_, 0);
+  phase("run directory", [&] { start_run_dir(); });
+  phase("sampler", [&] { start_sampler(); });
+  note(
+      fmt::format("{} parameters, {} ranks x {} threads ({}), {}, {}; peak {} FLOP/s a rank ({}); {} planned on rank 0",
+                  format_count(static_cast<double>(n_params(model_))), world_.size(), threads_, layout_.text(),
+                  cpu_ops().name, spec_.precision, format_count(peak_flops_), peak_source_,
+                  format_bytes(static_cast<double>(arena_.total_bytes()))));
+}
+
+}  // namespace rw
