@@ -65,7 +65,7 @@ struct CommRecord {
   std::string json_lines() const;
 };
 
-// A Comm that does as `inner` does and writes to the record under this name; split() gives Comms that do not. `group`
+// A Comm that does as `inner` does and writes to the record under this name (of one rank there is nothing to write); split() gives Comms that do not. `group`
 // must outlive the record's use.
 std::unique_ptr<Comm> watch(std::unique_ptr<Comm> inner, const char* group, const std::shared_ptr<CommRecord>& record);
 

@@ -116,12 +116,14 @@ double Pipeline::run(const Work& work) {
   rows_ = work.batch.rows;
   loss_ = waited_s_ = 0;
   next_receive_ = next_receive_grad_ = 0;
+  timeline_.clear();
   for (auto& of_chunk : slots_) of_chunk.assign(of_chunk.size(), Slot{});
   for (const Action& a : actions_) {
     const Stage::At at{a.chunk, a.micro_batch};
     const int64_t offset = a.micro_batch * work.batch.rows;
     const Stage::Batch batch{.ids = work.ids + offset, .target = work.targets + offset, .attn = work.batch};
     record_.micro_batch = a.micro_batch;
+    const double begin = now_s(), waited = waited_s_;
     post_receives();
     switch (a.kind) {
       case ActionKind::forward: forward(at, work, batch); break;
@@ -136,6 +138,7 @@ double Pipeline::run(const Work& work) {
         slot(at).holds = -1;
         break;
     }
+    timeline_.push_back({.action = a, .begin = begin + waited_s_ - waited, .end = now_s()});
   }
   for (auto& of_chunk : slots_)
     for (const Slot& s : of_chunk) wait_for(*mesh_.pp_backward, s.send_grad);

@@ -27,6 +27,8 @@ class Pipeline {
   // Forward of one batch alone; the sum of the loss on the last stage, 0 on the others.
   double evaluate(const Stage::Batch& batch, WeightSource& weights);
   double waited_s() const { return waited_s_; }  // in the last run, for neighbours: the bubble and late messages
+  // What the last run's actions took, in now_s(), waiting for neighbours left out.
+  const std::vector<TimedAction>& timeline() const { return timeline_; }
 
  private:
   struct Neighbour {
@@ -58,6 +60,7 @@ class Pipeline {
   CommRecord& record_;
   std::vector<Action> actions_;
   std::vector<std::vector<Slot>> slots_;
+  std::vector<TimedAction> timeline_;
   std::vector<Action> to_receive_, to_receive_grad_;
   size_t next_receive_ = 0, next_receive_grad_ = 0;
   int64_t rows_ = 0;  // of the running step's micro-batches

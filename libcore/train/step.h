@@ -68,6 +68,7 @@ class TrainStep {
   WeightStore& weights() { return weights_; }
   Optimizer& optimizer() { return optimizer_; }
   const GradSync& grads() const { return grads_; }
+  const Pipeline& pipeline() const { return pipeline_; }
 
   // Runs a step on global samples [first_sample, first_sample + global_batch).
   StepResult run(const StepInputs& inputs, const ReadSamples& read, StepClock& clock);

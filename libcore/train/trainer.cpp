@@ -159,7 +159,7 @@ TrainSummary Trainer::summary(bool interrupted) const {
   result["tokens_per_s"] = tokens_per_s;
   result["mfu"] = {{"full", flops_.full * tokens_per_s / peak},
                    {"causal", flops_.causal * tokens_per_s / peak},
-                   {"hardware", flops_.causal * tokens_per_s / peak}};
+                   {"hardware", train_s_ > 0 ? hardware_flops_ * static_cast<double>(steps_run_) / train_s_ / peak : 0}};
   result["skipped"] = state_.skipped;
   result["train_s"] = train_s_;
   result["wall_s"] = now_s() - start_s_;

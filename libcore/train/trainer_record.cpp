@@ -70,7 +70,7 @@ Json Trainer::metrics_line(const StepResult& result) const {
       {"step_s", seconds},
       {"tokens_per_s", tokens_per_s},
       {"model_flops", flops_.causal * tokens},
-      {"mfu", {{"full", full}, {"causal", causal}, {"hardware", causal}}},
+      {"mfu", {{"full", full}, {"causal", causal}, {"hardware", hardware_flops_ / seconds / peak}}},
       {"seconds", times},
       // Of rank 0: seconds in which it did nothing but communicate or wait; what it was part of, by group.
       {"communication", {{"exposed_s", comm_record_->exposed_s - exposed_before_}, {"calls", calls}, {"bytes", bytes}}},

@@ -109,6 +109,7 @@ class Trainer {
   std::optional<ResourceSampler> sampler_;
   StepClock clock_;
   ModelFlops flops_{};
+  double hardware_flops_ = 0;  // of a step, all ranks: products and attention as they run, what is made again included
   int threads_ = 1;
   int64_t ranks_per_node_ = 1;
   double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;

@@ -96,6 +96,8 @@ void Trainer::check_memory() {
                .backend = {.ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = precision_type(spec_)},
                .ranks_per_node = ranks_per_node_},
               world_.rank());
+  for (const char* op : {"gemm", "attention_fwd", "attention_bwd"})
+    if (const auto count = plan.ops.find(op); count != plan.ops.end()) hardware_flops_ += count->second.cost.flops;
   const std::vector<std::string> hosts = world_.hosts();
   const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world_.rank())]);
   const int64_t available = available_bytes();
@@ -207,6 +209,7 @@ void Trainer::start() {
   phase("weights", [&] { load_weights(); });
   phase("machine peak", [&] { measure_peak(); });
   peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
+  hardware_flops_ = world_.all_reduce_value(hardware_flops_, ReduceOp::sum);
   agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
   run_id_ = world_.broadcast_text(run_id_, 0);
   phase("run directory", [&] { start_run_dir(); });

@@ -78,25 +78,25 @@ for one in 'tensor parallelism' 'sequence parallelism' 'shared key/value heads' 
 done
 
 mutant 'norm gradients not summed over tp' libcore/train/grad_sync.cpp \
-  's/^  if \(plan_\.sequence_parallel\) add_over.*//' 'sequence parallelism'
+  's/if \(plan_\.sequence_parallel\) add_over/if (false) add_over/' 'sequence parallelism'
 mutant 'parameters counted twice in the norm' libcore/train/grad_norm.cpp \
-  's/^ *if \(!layout\.params\(\)\[piece\.param\]\.owned\) continue;//' 'tensor parallelism'
+  's/if \(!layout\.params\(\)\[piece\.param\]\.owned\) continue;//' 'tensor parallelism'
 mutant 'loss divided by the local number of targets' libcore/train/step.cpp \
   's/std::max<int64_t>\(1, result\.valid_tokens\)/std::max<int64_t>(1, count_valid(targets_, n_local) * l.dp)/' 'data parallelism'
 mutant 'tied embedding not summed over its ends' libcore/train/grad_sync.cpp \
-  's/^ *mesh_\.ends->all_reduce\(.*/;/' 'pipeline with a tied embedding'
+  's/mesh_\.ends->all_reduce\(/if (false) &/' 'pipeline with a tied embedding'
 mutant 'gathered weights not forgotten' libcore/train/sharded_weights.cpp \
   's/^void ShardedWeights::forget\(\) \{/& return;/' 'sharded weights'
 mutant 'mlp output not summed' libcore/model/block.cpp \
-  's/^( *a\.branch = ctx\.tp\.)reduce\(TpBuffer::branch, batch\.rows\)/\1partial(TpBuffer::branch)/' 'tensor parallelism' 'collectives by hand'
+  's/(a\.branch = ctx\.tp\.)reduce\(TpBuffer::branch, batch\.rows\)/\1partial(TpBuffer::branch)/' 'tensor parallelism' 'collectives by hand'
 mutant 'shared key/value gradients not summed' libcore/train/grad_sync.cpp \
-  's/^ *if \(mesh_\.kv->size\(\) > 1\) add_over.*//' 'shared key/value heads'
+  's/if \(mesh_\.kv->size\(\) > 1\) add_over/if (false) add_over/' 'shared key/value heads'
 mutant 'output bias added by every rank' libcore/model/weights.cpp \
   's/const bool adds = tp\.rank == 0;/const bool adds = true;/' 'tensor parallelism'
 mutant 'micro-batches overwrite sharded gradients' libcore/train/grad_sync.cpp \
-  's/^ *if \(reduced_\[g\]\)$/  if (false)/' 'sharded gradients'
+  's/if \(reduced_\[g\]\)/if (false)/' 'sharded gradients'
 mutant 'weight half reads what came after' libcore/model/block.cpp \
-  's/^  if \(keep == nullptr\) return sum;/  return sum;/' 'split backward'
+  's/if \(keep == nullptr\) return sum;/return sum;/' 'split backward'
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -46,6 +46,8 @@ Layout Combination::layout() const {
   l.schedule = pick(kSchedules, schedule);
   l.vpp = pick(kSizes, vpp);
   l.dp = pick(kSizes, dp);
+  // Pipelines of 8 micro-batches, 4 with dp 4: more than stages, so that memory of one serves another.
+  l.micro_batch = l.dp == 1 ? 2 : 1;
   l.zero = choice[zero];
   l.sp = choice[sp] == 1;
   l.recompute = pick(kRecomputes, recompute);

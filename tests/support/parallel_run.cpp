@@ -189,7 +189,7 @@ Curve rounding_bound(Case c) {
       double low = (runs[0].*member)[i], high = low;
       for (const Curve& run : runs) low = std::min(low, (run.*member)[i]), high = std::max(high, (run.*member)[i]);
       spread = std::max(spread, high - low);
-      bound.push_back(std::max(8 * spread, 4e-7 * low));
+      bound.push_back(8 * spread);
     }
     return bound;
   };
@@ -202,7 +202,7 @@ double worst_ratio(const Curve& got, const Curve& expected, const Curve& bound) 
                            const std::vector<double>& within) {
     if (a.size() != b.size()) throw std::runtime_error("curves of different lengths");
     for (size_t i = 0; i < a.size(); ++i) {
-      const double ratio = std::abs(a[i] - b[i]) / within[i];
+      const double ratio = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / within[i];
       worst = std::max(worst, std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio);
     }
   };

@@ -52,8 +52,7 @@ Trained train_whole(const Case& c);
 // "" when both hold the same names and bits; otherwise the first difference.
 std::string difference(const Tensors& a, const Tensors& b);
 
-// By step, 8 times the largest difference so far among five single-rank runs whose weights start one ulp apart; at
-// least 4e-7 of the value, the rounding of a few f32 sums.
+// By step, 8 times the largest difference so far among five single-rank runs whose weights start one ulp apart.
 Curve rounding_bound(Case c);
 // Each step's loss and norm against the bound; the worst ratio. In f32 step 1 is held within 1e-5 relative as well.
 double worst_ratio(const Curve& got, const Curve& expected, const Curve& bound);
