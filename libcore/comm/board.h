@@ -83,6 +83,7 @@ class Board {
   const std::shared_ptr<JobHealth>& health() const { return config_.health; }
   bool may_spin() const { return config_.may_spin; }
   SegmentTable& segments() { return segments_; }
+  int64_t mapped_bytes() const { return BoardMemory::bytes(size()) + segments_.bytes() * (size() - 1); }
 
   // Collective, in the same order on all ranks. Returns at once; the memory must stay as it is until finished().
   int64_t start(BoardTask task);

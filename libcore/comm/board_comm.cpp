@@ -60,6 +60,7 @@ class BoardComm final : public Comm {
           static_cast<long long>(bytes), peer, size(), tag);
     return {.id = board_->mail().recv(data, bytes, peer, tag), .mail = true};
   }
+  int64_t mapped_bytes() const override { return board_->mapped_bytes(); }
   void progress() override { board_->step(); }
   void look_for_dead_peers() override { board_->look_for_dead_peers(); }
   bool done(Request r) override { return r.id < 0 || (r.mail ? board_->mail().done(r.id) : board_->finished(r.id)); }

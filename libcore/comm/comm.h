@@ -60,6 +60,10 @@ class Comm {
   // ends. Where the ranks share no memory it is private, which works and copies; so does another Comm's.
   virtual SharedBuffer allocate(int64_t bytes) = 0;
 
+  // Memory beyond allocate()'s own that this process maps for it: the other ranks' buffers, mailboxes and stages. What
+  // of it was touched counts in the process's resident memory.
+  virtual int64_t mapped_bytes() const { return 0; }
+
   // data(n) of every rank <- the reduction over ranks, of f32, f64, i64, and sums of bf16 and f16 (added in f32,
   // rounded once): the same bits on all ranks, and, for the same sizes, in every run. Sums run over ranks 0, 1, 2, ...
   // on one node; over several nodes they are the sum, in the order of the nodes' lowest ranks, of each node's sum.

@@ -75,6 +75,7 @@ class MpiComm final : public Comm {
     return r;
   }
 
+  int64_t mapped_bytes() const override { return c_.board ? c_.board->mapped_bytes() : 0; }
   void progress() override { step(); }
   bool done(Request r) override { return r.id < 0 || (r.mail ? mail_.done(r.id) : leaders_.done(r.id)); }
   void wait(Request r) override {

@@ -90,7 +90,9 @@ void NodeLeaders::start_node(Pending& p) {
     first.part = p.data + mine[static_cast<size_t>(c_.board->rank())].begin * element;
   }
   p.board_first = c_.board->start(std::move(first));
-  BoardTask share{.op = BoardOp::broadcast, .data = p.data, .n = p.task.n, .t = p.task.t, .held = is_leader()};
+  // Held until this rank's part of the first request is through: it must not take the leader's result and then go on
+  // adding.
+  BoardTask share{.op = BoardOp::broadcast, .data = p.data, .n = p.task.n, .t = p.task.t, .held = true};
   if (p.task.op == BoardOp::reduce_scatter) share.parts = mine;
   p.board_share = c_.board->start(std::move(share));
 }
@@ -121,6 +123,7 @@ bool NodeLeaders::advance(Pending& p) {
     case At::node:
       if (c_.board && !c_.board->finished(p.board_first)) return false;
       if (!is_leader()) {
+        c_.board->release(p.board_share);
         p.at = At::share;
         return true;
       }

@@ -39,6 +39,13 @@ std::optional<Place> SegmentTable::find(const void* data, int64_t bytes, int ran
   return std::nullopt;
 }
 
+int64_t SegmentTable::bytes() const {
+  int64_t total = 0;
+  for (const Known& k : known_)
+    if (const auto segment = k.segment.lock()) total += segment->bytes;
+  return total;
+}
+
 std::shared_ptr<Segment> SegmentTable::segment(uint32_t id) const {
   for (const Known& k : known_)
     if (k.id == id) return k.segment.lock();

@@ -35,6 +35,7 @@ class WatchedComm final : public Comm {
   std::vector<std::string> hosts() const override { return inner_->hosts(); }
   std::vector<Placement> places() const override { return inner_->places(); }
   SharedBuffer allocate(int64_t bytes) override { return inner().allocate(bytes); }
+  int64_t mapped_bytes() const override { return inner_->mapped_bytes(); }
 
   Request all_reduce_start(void* data, int64_t n, DType t, ReduceOp op) override {
     return start({CommKind::all_reduce, n * dtype_bytes(t)}, [&] { return inner().all_reduce_start(data, n, t, op); });

@@ -108,6 +108,16 @@ int64_t resident_bytes() {
   return n == 2 ? resident * ::sysconf(_SC_PAGESIZE) : 0;
 }
 
+int64_t peak_resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return 0;
+  char line[128];
+  long long kib = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr && std::sscanf(line, "VmHWM: %lld kB", &kib) != 1) continue;
+  std::fclose(file);
+  return kib * 1024;
+}
+
 int64_t available_bytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "r");
   if (file == nullptr) return INT64_MAX;

@@ -66,7 +66,8 @@ class Arena {
 // malloc keeps big blocks instead of returning them (first touch is slow on many virtual machines). First thing in
 // main.
 void keep_freed_memory();
-int64_t resident_bytes();   // VmRSS of this process
+int64_t resident_bytes();       // VmRSS of this process
+int64_t peak_resident_bytes();  // VmHWM
 int64_t available_bytes();  // what the system can give without swapping; INT64_MAX where it does not say
 
 }  // namespace rw

@@ -81,12 +81,14 @@ bool Trainer::save() {
     warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
     return true;
   }
+  comm_record_->phase = "checkpoint";
   try {
     const std::vector<TensorPiece> pieces = checkpoint_pieces(*step_);
     state_.guard = guard_->state().dump();
     if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
     const SaveReport report =
-        save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), world_);
+        save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), watched_world());
+    comm_record_->phase = "";
     last_save_s_ = report.seconds;
     last_bytes_ = report.bytes;
     saved_step_ = state_.step;
@@ -108,7 +110,7 @@ bool Trainer::save() {
 // Back to the newest checkpoint, with the data going on after the batches seen since: those are skipped.
 bool Trainer::rewind() {
   std::optional<CheckpointEntry> newest;
-  agree(world_, [&] {
+  agree(watched_world(), [&] {
     const std::vector<CheckpointEntry> all = list_checkpoints(checkpoints_dir(spec_));
     if (!all.empty()) newest = all.back();
   });
@@ -117,7 +119,7 @@ bool Trainer::rewind() {
     return false;
   }
   const int64_t from = state_.step, samples = state_.samples, skipped = state_.skipped;
-  agree(world_, [&] {
+  agree(watched_world(), [&] {
     const Checkpoint checkpoint(newest->dir);
     state_ = parse_state(checkpoint.state(), checkpoint.where());
     load_params(*step_, checkpoint, Load::weights_and_moments);

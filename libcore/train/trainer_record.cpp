@@ -53,7 +53,13 @@ Json Trainer::metrics_line(const StepResult& result) const {
     if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0)
       memory[memory_owner_name(owner)] = arena_.bytes(owner);
   memory["planned"] = arena_.total_bytes();
-  memory["outside_arena"] = resident_bytes() - start_rss_ - arena_.total_bytes();
+  // What the process grew by beyond the plan: at its peak, what it maps of the other ranks on this host left out.
+  int64_t mapped = world_.mapped_bytes();
+  const Mesh& m = *mesh_;
+  for (const auto* comm : {&m.world, &m.tp, &m.dp, &m.pp_forward, &m.pp_backward, &m.shard, &m.replica, &m.kv, &m.ends})
+    mapped += (*comm)->mapped_bytes();
+  memory["mapped"] = mapped;
+  memory["outside_arena"] = peak_resident_bytes() - start_rss_ - arena_.total_bytes();
   for (const auto& [key, count] : comm_record_->counts) {
     const auto before = counted_.find(key);
     const CommCount then = before == counted_.end() ? CommCount{} : before->second;
@@ -85,9 +91,9 @@ Json Trainer::metrics_line(const StepResult& result) const {
 void Trainer::record_step(const StepResult& result) {
   last_loss_ = result.loss;
   train_s_ += clock_.total();
+  const Json line = first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
   watch_stragglers();
   if (!first_rank()) return;
-  const Json line = metrics_line(result);
   last_save_s_ = 0;
   if (!metrics_.write(line) && !metrics_full_) {
     metrics_full_ = true;
@@ -132,7 +138,9 @@ void Trainer::watch_stragglers() {
   if (world_.size() == 1) return;
   const double mine = clock_.seconds(TimeCategory::compute);
   std::vector<double> all(static_cast<size_t>(world_.size()));
-  world_.all_gather(&mine, all.data(), sizeof mine);
+  comm_record_->phase = "compute times";
+  watched_world().all_gather(&mine, all.data(), sizeof mine);
+  comm_record_->phase = "";
   for (const Straggler& s : stragglers_->observe(all)) {
     if (!first_rank()) continue;
     const std::string host = world_.hosts()[static_cast<size_t>(s.rank)];
@@ -157,7 +165,7 @@ void Trainer::check_replicas() {
 void Trainer::verify_parallel(const StepInputs& inputs, const StepResult& result) {
   constexpr double kMostInF32 = 1e-4;  // of a gradient, relative to its layer's largest, at the first step
   const bool first = steps_run_ == 1;
-  agree(world_, [&] {
+  agree(watched_world(), [&] {
     const ParallelReport r = parallel_check_->compare(inputs, result, reader());
     if (!first_rank()) return;
     Json tensors = Json::object();
@@ -190,8 +198,8 @@ void Trainer::trace_nan() {
                            .loss_scale = loss_scale_ ? static_cast<double>(loss_scale_->scale()) : 1.0},
                           reader(), clock);
   op_log_.look = false;
-  const std::vector<std::string> found = world_.gather_text(op_log_.first_bad),
-                                 weights = world_.gather_text(bad_weight(*step_));
+  const std::vector<std::string> found = watched_world().gather_text(op_log_.first_bad),
+                                 weights = watched_world().gather_text(bad_weight(*step_));
   // It began where the weights are bad already, or else on a rank whose op had sound inputs; the others got it from
   // there.
   const auto cause = [&](size_t r) {

@@ -41,6 +41,8 @@ class Trainer {
 
  private:
   bool first_rank() const { return world_.rank() == 0; }
+  // Once there is a mesh: a rank that is missed here has a name.
+  Comm& watched_world() { return *mesh_->world; }
   void note(const std::string& line) const {
     if (first_rank()) observer_.note(line);
   }

@@ -44,7 +44,7 @@ real() {
   "${dry[@]}" "$@" --dry-run-ranks "$ranks" >"$name.json"
   line=$(tail -n 1 "$name/metrics.jsonl")
   is "$name: bytes by owner" "$(sed 's/.*"memory_bytes":{\([^}]*\)}.*/\1/' "$name.json" | tr ',' '\n' | sort)" \
-    "$(sed 's/.*"memory_bytes":{\([^}]*\)}.*/\1/' <<<"$line" | tr ',' '\n' | grep -v -e planned -e outside_arena | sort)"
+    "$(sed 's/.*"memory_bytes":{\([^}]*\)}.*/\1/' <<<"$line" | tr ',' '\n' | grep -v -e planned -e outside_arena -e mapped | sort)"
   is "$name: bytes in all" "$(number "$(cat "$name.json")" high_water_bytes)" "$(number "$line" planned)"
   for what in calls bytes; do
     is "$name: collectives, $what" \
