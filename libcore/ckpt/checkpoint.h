@@ -25,8 +25,9 @@ struct SaveReport {
 
 // Collective. Every rank passes its own pieces (a box of a tensor must be written by one rank only; together they cover
 // every tensor; empty boxes are legal). `identity` (run id, model, ...) and `state` (step, data position, loss scale,
-// ...) are rank 0's. Commits only when every rank's file is complete and fsynced; otherwise throws Error{runtime} on
-// all ranks alike with the first cause (disk full names the path and the bytes), leaving earlier checkpoints untouched.
+// ...) are rank 0's. Commits only when every rank's file is complete and fsynced; otherwise throws SharedError{runtime}
+// on all ranks alike with the first cause (disk full names the path and the bytes), leaving earlier checkpoints
+// untouched.
 SaveReport save_checkpoint(const std::filesystem::path& checkpoints_dir, int64_t step,
                            const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state, Comm& comm);
 

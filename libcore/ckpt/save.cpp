@@ -14,6 +14,7 @@
 #include "libcore/ckpt/manifest.h"
 #include "libcore/ckpt/shard_file.h"
 #include "libcore/ckpt/step_dirs.h"
+#include "libcore/comm/agree.h"
 
 namespace rw {
 
@@ -106,8 +107,9 @@ SaveReport save_checkpoint(const fs::path& checkpoints_dir, int64_t step, const 
   const auto give_up = [&](int rank, const std::string& cause) {
     std::error_code ignored;
     if (comm.rank() == 0) fs::remove_all(tmp, ignored);
-    fail(ErrorKind::runtime, "checkpoint of step {}: rank {}: {}; earlier checkpoints are untouched", step, rank,
-         cause);
+    throw SharedError(
+        ErrorKind::runtime,
+        fmt::format("checkpoint of step {}: rank {}: {}; earlier checkpoints are untouched", step, rank, cause));
   };
 
   std::string problem = attempt([&] {

@@ -74,6 +74,15 @@ void Trainer::validate() {
                              last_validation_.tokens, now_s() - start));
 }
 
+// A checkpoint that cannot be removed is no reason to stop.
+void Trainer::prune() {
+  try {
+    prune_checkpoints(checkpoints_dir(spec_), spec_.keep_last, spec_.keep_every);
+  } catch (const Error& e) {
+    warn(fmt::format("step {}: old checkpoints stay: {}", state_.step, e.what()));
+  }
+}
+
 // Saves unless this step is saved already. A failed save leaves the previous checkpoint and says so.
 bool Trainer::save() {
   if (saved_step_ == state_.step || failed_save_step_ == state_.step) return saved_step_ == state_.step;
@@ -93,11 +102,11 @@ bool Trainer::save() {
     last_bytes_ = report.bytes;
     saved_step_ = state_.step;
     event("checkpoint", {{"seconds", report.seconds}, {"bytes", report.bytes}});
-    if (first_rank()) prune_checkpoints(checkpoints_dir(spec_), spec_.keep_last, spec_.keep_every);
+    if (first_rank()) prune();
     note(fmt::format("step {}: checkpoint saved, {} in {}", state_.step,
                      format_bytes(static_cast<double>(report.bytes)), format_seconds(report.seconds)));
     return true;
-  } catch (const Error& e) {
+  } catch (const SharedError& e) {
     failed_save_step_ = state_.step;
     event("checkpoint_failed", {{"error", e.what()}});
     warn(fmt::format(
@@ -159,9 +168,10 @@ TrainSummary Trainer::summary(bool interrupted) const {
   }
   result["tokens"] = state_.tokens;
   result["tokens_per_s"] = tokens_per_s;
-  result["mfu"] = {{"full", flops_.full * tokens_per_s / peak},
-                   {"causal", flops_.causal * tokens_per_s / peak},
-                   {"hardware", train_s_ > 0 ? hardware_flops_ * static_cast<double>(steps_run_) / train_s_ / peak : 0}};
+  result["mfu"] = {
+      {"full", flops_.full * tokens_per_s / peak},
+      {"causal", flops_.causal * tokens_per_s / peak},
+      {"hardware", train_s_ > 0 ? hardware_flops_ * static_cast<double>(steps_run_) / train_s_ / peak : 0}};
   result["skipped"] = state_.skipped;
   result["train_s"] = train_s_;
   result["wall_s"] = now_s() - start_s_;

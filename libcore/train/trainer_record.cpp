@@ -91,7 +91,8 @@ Json Trainer::metrics_line(const StepResult& result) const {
 void Trainer::record_step(const StepResult& result) {
   last_loss_ = result.loss;
   train_s_ += clock_.total();
-  const Json line = first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
+  const Json line =
+      first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
   watch_stragglers();
   if (!first_rank()) return;
   last_save_s_ = 0;

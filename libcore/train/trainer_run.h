@@ -79,6 +79,7 @@ class Trainer {
   void validate();
   [[noreturn]] void give_up();
   bool save();
+  void prune();
   bool rewind();
   TrainSummary summary(bool interrupted) const;
 
