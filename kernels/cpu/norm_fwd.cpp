@@ -14,18 +14,15 @@ void norm_row(const NormFwd& a, int64_t r) {
   if (a.add) {
     const T* add = static_cast<const T*>(a.add) + r * c;
     T* sum = static_cast<T*>(a.sum) + r * c;
-    each_vector4(c, [&](int64_t i, int k, auto part) RW_LAMBDA {
-      const vf v = as_stored<T>(load(x + i, part) + load(add + i, part));
-      store(sum + i, v, part);
-      acc[k] += a.kind == NormKind::rms ? v * v : v;
-    });
+    each_vector(0, c,
+                [&](int64_t i, auto part) RW_LAMBDA { store(sum + i, load(x + i, part) + load(add + i, part), part); });
     x = sum;
-  } else {
-    each_vector4(c, [&](int64_t i, int k, auto part) RW_LAMBDA {
-      const vf v = load(x + i, part);
-      acc[k] += a.kind == NormKind::rms ? v * v : v;
-    });
   }
+  // One piece of code for both: a norm that is made again from the stored sum has the bits of the first.
+  each_vector4(c, [&](int64_t i, int k, auto part) RW_LAMBDA {
+    const vf v = load(x + i, part);
+    acc[k] += a.kind == NormKind::rms ? v * v : v;
+  });
   const float total = hsum((acc[0] + acc[1]) + (acc[2] + acc[3])), n = static_cast<float>(c);
   float mean = 0, square = total / n;
   if (a.kind == NormKind::layer) {

@@ -255,6 +255,16 @@ FieldList fields(CommBenchSpec& s) {
   };
 }
 
+namespace {
+
+std::string other_ways() {
+  std::string text;
+  for (const std::string& name : way_names()) text += ", " + name;
+  return text;
+}
+
+}  // namespace
+
 void check_comm_bench(const CommBenchSpec& spec) {
   for (const std::string& name : spec.op)
     if (!find_bench_op(name))
@@ -262,7 +272,10 @@ void check_comm_bench(const CommBenchSpec& spec) {
            "--op: expected all_reduce, reduce_scatter, all_gather, broadcast or send_recv, found \"{}\"", name);
   for (const std::string& way : spec.way)
     if (way != "auto" && way != kPeerWay && !find_way(way))
-      fail(ErrorKind::usage, "--way: unknown way \"{}\"; see dbench comm --help", way);
+      fail(ErrorKind::usage, "--way: expected auto, {}{}, found \"{}\"", kPeerWay, other_ways(), way);
+  if (spec.min_bytes > spec.max_bytes)
+    fail(ErrorKind::usage, "-b {} is above -e {}: expected sizes from the smaller to the larger", spec.min_bytes,
+         spec.max_bytes);
   for (const std::string& name : spec.dtype) find_dtype(name);
 }
 

@@ -165,6 +165,13 @@ bool run_kernel_bench(const KernelBenchJob& job) {
                       .context = spec.context};
   if (spec.rows % spec.seq_len != 0)
     fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
+  const std::vector<KernelCaseMaker> known = kernel_cases(shapes, {this_machine(), Stream{.threads = 1}, DType::f32});
+  std::string names;
+  for (const KernelCaseMaker& maker : known)
+    if (names.find(maker.op) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(maker.op);
+  for (const std::string& op : spec.op)
+    if (names.find(op) == std::string::npos)
+      fail(ErrorKind::usage, "--op: expected some of {}, found \"{}\"", names, op);
   shapes.head_rows = std::min(shapes.head_rows, spec.rows);
   std::vector<DType> types;
   for (const std::string& name : spec.dtype) types.push_back(find_dtype(name));

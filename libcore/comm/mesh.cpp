@@ -27,7 +27,8 @@ Mesh build(const MeshShape& shape, int64_t rank, const std::shared_ptr<CommRecor
     CHECK(comm->size() == group.size && comm->rank() == group.index(rank), "%s: rank %d of %d, expected %lld of %lld",
           name, comm->rank(), comm->size(), static_cast<long long>(group.index(rank)),
           static_cast<long long>(group.size));
-    if (record != nullptr) comm = watch(std::move(comm), name, record);
+    // A rank alone communicates with nobody.
+    if (record != nullptr && group.size > 1) comm = watch(std::move(comm), name, record);
   };
   const MeshPlace& p = mesh.place;
   make(mesh.world, {.start = 0, .stride = 1, .size = shape.ranks()}, "world");

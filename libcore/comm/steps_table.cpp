@@ -104,8 +104,9 @@ AllReducePick pick_all_reduce(const CommTable& table, int64_t ranks, int64_t nod
     return std::tuple(ratio(r.ranks, ranks) + ratio(r.nodes, nodes), r.ranks, r.nodes, is_short,
                       is_short ? -r.max_bytes : r.max_bytes);
   };
+  // What was measured between nodes says nothing about ranks that share memory, and the other way round.
   for (const CommTableRow& r : table.all_reduce)
-    if (best == nullptr || key(r) < key(*best)) best = &r;
+    if ((r.nodes == 1) == (nodes == 1) && (best == nullptr || key(r) < key(*best))) best = &r;
   return best != nullptr ? best->pick : default_pick(ranks, nodes, bytes);
 }
 

@@ -126,7 +126,12 @@ class WatchedComm final : public Comm {
         try {
           inner_->wait(request);
         } catch (const Error& e) {
-          throw Error(e.kind(), fmt::format("{} (waited {} in all)", e.what(), format_seconds(timeout_s_)));
+          // Its own words, with the time that was waited in all.
+          std::string text = e.what();
+          const std::string last_look = "within " + format_seconds(kLastLookS);
+          if (const size_t at = text.find(last_look); at != std::string::npos)
+            text.replace(at, last_look.size(), "within " + format_seconds(timeout_s_));
+          throw Error(e.kind(), text);
         }
       }
     }
@@ -180,6 +185,7 @@ class WatchedComm final : public Comm {
     --record_->n_open;
     ended.op.state = state;
     ended.op.end_s = now_s();
+    record_->total_s += ended.op.end_s - ended.op.start_s;
     if (record_->n_ops - ended.number <= CommRecord::kKept)
       record_->last[static_cast<size_t>(ended.number % CommRecord::kKept)] = ended.op;
     else if (state == CommOp::State::failed) keep(ended.op);
@@ -212,7 +218,6 @@ const char* comm_kind_name(CommKind kind) {
 
 std::unique_ptr<Comm> watch(std::unique_ptr<Comm> inner, const char* group, const std::shared_ptr<CommRecord>& record) {
   CHECK(inner && record, "watch needs a communicator and a record");
-  if (inner->size() == 1) return inner;  // it communicates with nobody
   return std::make_unique<WatchedComm>(std::move(inner), group, record);
 }
 

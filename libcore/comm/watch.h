@@ -54,6 +54,9 @@ struct CommRecord {
   // Seconds since the start that communication took from this rank: waiting, and the work done in starts and
   // progress().
   double exposed_s = 0;
+  // Seconds from the start of every operation until it was seen to be done, added up: what communication would have
+  // cost had nothing been computed meanwhile, and the waiting of ranks that came early.
+  double total_s = 0;
   std::array<CommOp, kKept> last{};
   int64_t n_ops = 0;  // last[i % kKept], newest n_ops - 1
   // The communicators that write here, and their operations under way: while one is waited for, all are moved on.
@@ -65,8 +68,8 @@ struct CommRecord {
   std::string json_lines() const;
 };
 
-// A Comm that does as `inner` does and writes to the record under this name (of one rank there is nothing to write); split() gives Comms that do not. `group`
-// must outlive the record's use.
+// A Comm that does as `inner` does and writes to the record under this name;
+// split() gives Comms that do not. `group` must outlive the record's use.
 std::unique_ptr<Comm> watch(std::unique_ptr<Comm> inner, const char* group, const std::shared_ptr<CommRecord>& record);
 
 // A rank of a communicator that does not exist: operations do nothing and are done at once, allocate() gives addresses

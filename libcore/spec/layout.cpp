@@ -156,9 +156,18 @@ int64_t settle_seq_len(const TrainSpec& spec, const ModelSpec& model) {
   return spec.seq_len > 0 ? spec.seq_len : std::min<int64_t>(model.max_position, 1024);
 }
 
+constexpr int64_t kMostSamples = 1 << 24;  // of --global-batch
+
 int64_t settle_global_batch(const TrainSpec& spec, const Layout& layout) {
   const int64_t pass = layout.micro_batch * layout.dp;
-  if (spec.global_batch == 0) return pass * layout.pp;  // as many micro-batches as stages
+  if (spec.global_batch == 0) {  // as many micro-batches as stages
+    if (pass * layout.pp > kMostSamples)
+      fail(ErrorKind::usage,
+           "--micro-batch x dp x pp = {} samples is more than --global-batch may be, {}; use a smaller "
+           "--micro-batch",
+           pass * layout.pp, kMostSamples);
+    return pass * layout.pp;
+  }
   const auto refuse = [&](const std::string& fault, int64_t unit) {
     const int64_t below = spec.global_batch / unit * unit;
     fail(ErrorKind::usage, "--global-batch = {} {}; the nearest that fit are {} and {}", spec.global_batch, fault,

@@ -192,7 +192,7 @@ FieldList fields(TrainSpec& s) {
       {.name = "allreduce",
        .value = &s.allreduce,
        .help = "how MPI ranks add up; auto: the fastest of a measured table",
-       .choices = {"auto", "mpi", "ring", "tree", "hierarchical"},
+       .choices = {"auto", "direct", "mpi", "ring", "tree", "doubling", "hierarchical"},
        .group = "Device"},
       {.name = "comm-table",
        .value = &s.comm_table,

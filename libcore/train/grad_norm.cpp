@@ -11,10 +11,10 @@ int64_t n_blocks(int64_t n) { return (n + kBlock - 1) / kBlock; }
 
 }  // namespace
 
-GradNorm::GradNorm(const ParamLayout& layout, const Shards& shards, Mesh& mesh, Arena& arena)
+GradNorm::GradNorm(int64_t zero, const ParamLayout& layout, const Shards& shards, Mesh& mesh, Arena& arena)
     : mesh_(mesh),
-      cut_(layout, shards.ranks() == 1 ? mesh.dp->size() : shards.ranks(),
-           shards.ranks() == 1 ? mesh.dp->rank() : shards.rank()),
+      // Sharded gradients lie as `shards` cuts them, even into one piece.
+      cut_(layout, zero == 0 ? mesh.dp->size() : shards.ranks(), zero == 0 ? mesh.dp->rank() : shards.rank()),
       alone_(shards.ranks() == 1) {
   for (int64_t g = 0; g < layout.n_groups(); ++g)
     for (int r = 0; r < cut_.ranks(); ++r)

@@ -12,8 +12,9 @@ namespace rw {
 
 class GradNorm {
  public:
-  // `shards`: of the gradients. Without ZeRO the blocks are cut as ZeRO would cut them over all data-parallel ranks.
-  GradNorm(const ParamLayout& layout, const Shards& shards, Mesh& mesh, Arena& arena);
+  // `shards`: of the gradients, `zero` the stage. Without ZeRO the blocks are cut as ZeRO would cut them over all
+  // data-parallel ranks.
+  GradNorm(int64_t zero, const ParamLayout& layout, const Shards& shards, Mesh& mesh, Arena& arena);
   double operator()(const GradSync& grads, const Exec& exec);
 
  private:

@@ -18,10 +18,12 @@ fs::path checkpoints_dir(const TrainSpec& spec) { return fs::path(spec.out) / "c
 namespace {
 
 // A path to a checkpoint, or to a run or a checkpoints folder whose newest is meant.
-fs::path checkpoint_at(const fs::path& path) {
+fs::path checkpoint_at(const fs::path& path, std::vector<std::string>& notes) {
   if (fs::exists(path / "manifest.json")) return path;
   const fs::path folder = fs::exists(path / "checkpoints") ? path / "checkpoints" : path;
-  const auto entries = list_checkpoints(folder);
+  std::vector<std::string> ignored;
+  const auto entries = list_checkpoints(folder, &ignored);
+  for (const std::string& reason : ignored) notes.push_back("ignored " + reason);
   if (entries.empty())
     fail(ErrorKind::usage,
          "--resume {}: expected a checkpoint (a folder with manifest.json) or a run that holds one, found neither",
@@ -53,12 +55,18 @@ ResumePlan plan_resume(const TrainSpec& spec) {
     return plan;
   }
   if (spec.resume != "auto") {
-    const fs::path checkpoint = checkpoint_at(spec.resume);
+    const fs::path checkpoint = checkpoint_at(spec.resume, plan.notes);
     if (used && fs::weakly_canonical(checkpoint).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
       fail(ErrorKind::usage,
            "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out",
            spec.resume, spec.out);
     plan.checkpoint = intact_checkpoint(checkpoint);
+    // Two histories in one folder would be mixed up by the next resume.
+    if (const auto all = list_checkpoints(checkpoints_dir(spec)); used && all.back().step > plan.checkpoint->step())
+      fail(ErrorKind::usage,
+           "--resume {}: --out {} holds newer checkpoints, up to step {}; move or remove those, or go on in another "
+           "--out",
+           spec.resume, spec.out, all.back().step);
     return plan;
   }
   std::vector<std::string> ignored;

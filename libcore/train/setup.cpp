@@ -95,9 +95,9 @@ TrainData open_data(const TrainSpec& spec, const ModelSpec& model) {
   return data;
 }
 
-namespace {
-
 int online_cores() { return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); }
+
+namespace {
 
 int allowed_cores() {
   cpu_set_t set;

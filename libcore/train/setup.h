@@ -30,6 +30,7 @@ TrainData open_data(const TrainSpec& spec, const ModelSpec& model);
 // The cores of this host shared among its ranks, or --threads.
 int threads_per_rank(const TrainSpec& spec, const Comm& world);
 
+int online_cores();  // of this host
 // Cores of this host that its ranks, bound to fewer, leave without work with so many threads each.
 int idle_cores(int threads, const Comm& world);
 

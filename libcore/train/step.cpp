@@ -85,7 +85,7 @@ TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Mesh& mesh,
       optimizer_(layout_, shards_, settings.adam, arena, exec.stream.threads),
       grads_({.zero = settings.layout.zero, .sequence_parallel = settings.layout.sp}, layout_, shards_, mesh, exec,
              arena),
-      norm_(layout_, shards_, mesh, arena),
+      norm_(settings.layout.zero, layout_, shards_, mesh, arena),
       stage_(stage_plan(settings.layout, layout_, mesh.place), exec, tp_, arena,
              [this] {
                mesh_.replica->progress();

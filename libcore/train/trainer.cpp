@@ -41,8 +41,10 @@ StepResult Trainer::train_step(const StepInputs& inputs) {
   sampled_step_ = comm_record_->step = state_.step + 1;
   counted_ = comm_record_->counts;
   exposed_before_ = comm_record_->exposed_s;
+  total_before_ = comm_record_->total_s;
   clock_.start();
   guard_report_.reset();
+  scale_used_ = inputs.loss_scale;
   const StepResult result = step_->run(inputs, reader(), clock_);
   if (!result.finite) guard_->observe(state_.step + 1, result.loss, result.grad_norm);
   // In f16 a finite loss with gradients that are not is the scale's doing, and the scale's business.
@@ -101,6 +103,7 @@ bool Trainer::save() {
     last_save_s_ = report.seconds;
     last_bytes_ = report.bytes;
     saved_step_ = state_.step;
+    rewinds_ = 0;
     event("checkpoint", {{"seconds", report.seconds}, {"bytes", report.bytes}});
     if (first_rank()) prune();
     note(fmt::format("step {}: checkpoint saved, {} in {}", state_.step,
@@ -121,12 +124,19 @@ bool Trainer::rewind() {
   std::optional<CheckpointEntry> newest;
   agree(watched_world(), [&] {
     const std::vector<CheckpointEntry> all = list_checkpoints(checkpoints_dir(spec_));
-    if (!all.empty()) newest = all.back();
+    for (const CheckpointEntry& entry : all)
+      if (entry.step <= state_.step) newest = entry;
   });
   if (!newest) {
     warn(fmt::format("step {}: nothing to rewind to, no checkpoint was saved; the update was skipped", state_.step));
     return false;
   }
+  if (++rewinds_ > spec_.max_skips)
+    throw SharedError(
+        ErrorKind::runtime,
+        fmt::format("the loss spiked after each of {} rewinds to step {}; use a smaller --lr, look at the "
+                    "data from sample {}, or use --on-spike skip",
+                    spec_.max_skips, newest->step, state_.samples));
   const int64_t from = state_.step, samples = state_.samples, skipped = state_.skipped;
   agree(watched_world(), [&] {
     const Checkpoint checkpoint(newest->dir);
@@ -201,15 +211,17 @@ TrainSummary Trainer::run() {
     record_step(result);
     if (parallel_check_) verify_parallel(inputs, result);
     if (!result.finite && !update_overflowed_ && spec_.nan_trace) trace_nan();
-    if (guard_report_ && guard_report_->action == GuardAction::rewind && rewind()) continue;
+    stop = result.stop && state_.step < spec_.steps;
+    if (guard_report_ && guard_report_->action == GuardAction::rewind && rewind()) {
+      parallel_check_.reset();  // its single rank went on
+      continue;
+    }
     if (spec_.check_replicas_every > 0 && state_.step % spec_.check_replicas_every == 0) check_replicas();
     if (skips_in_a_row_ >= spec_.max_skips) give_up();
-    stop = result.stop && state_.step < spec_.steps;
     if (stop) break;
     if (spec_.eval_every > 0 && state_.step % spec_.eval_every == 0) validate();
     if (spec_.checkpoint_every > 0 && state_.step % spec_.checkpoint_every == 0) save();
   }
-  if (!stop) validate();
   if (skips_in_a_row_ > 0) give_up();
   if (state_.step == first_step_)
     warn(fmt::format("nothing to do: the run is at step {} and --steps is {}", state_.step, spec_.steps));
@@ -220,14 +232,16 @@ TrainSummary Trainer::run() {
   if (!saved)
     throw SharedError(ErrorKind::runtime,
                       fmt::format("trained to step {} but could not save the last checkpoint", state_.step));
+  if (!stop) validate();
   event(stop ? "interrupted" : "end", {{"loss", json_or_null(last_loss_)}});
   return summary(stop);
 }
 
-std::string Trainer::watchdog_report() const {
+std::string Trainer::watchdog_report(const std::string& error) {
   if (!comm_record_ || spec_.out.empty()) return "";
   const std::filesystem::path dir = std::filesystem::path(spec_.out) / "watchdog";
   write_watchdog(*comm_record_, dir);
+  event("failed", {{"error", error}});
   // Ranks that wait for the same one give up at about the same time: their files are worth a moment.
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   for (int r = 0; r < world_.rank(); ++r)
@@ -246,7 +260,7 @@ TrainSummary train(const TrainSpec& spec, Comm& world, const TrainObserver& obse
     throw;
   } catch (const Error& e) {
     if (world.size() == 1) throw;
-    const std::string verdict = trainer.watchdog_report();
+    const std::string verdict = trainer.watchdog_report(e.what());
     if (verdict.empty()) throw;
     throw Error(e.kind(), fmt::format("{}\n{}", e.what(), verdict));
   }

@@ -4,6 +4,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
 #include "libcore/train/lr_schedule.h"
 #include "libcore/train/replica_check.h"
@@ -66,25 +67,28 @@ Json Trainer::metrics_line(const StepResult& result) const {
     const std::string name = key.first + "." + comm_kind_name(key.second);
     if (count.calls > then.calls) calls[name] = count.calls - then.calls, bytes[name] = count.bytes - then.bytes;
   }
-  Json line = {
-      {"step", state_.step},
-      {"loss", json_or_null(result.loss)},
-      {"lr", lr_at(spec_, peak_lr_, state_.step)},
-      {"grad_norm", json_or_null(result.grad_norm)},
-      {"tokens", state_.tokens},
-      {"samples", state_.samples},
-      {"step_s", seconds},
-      {"tokens_per_s", tokens_per_s},
-      {"model_flops", flops_.causal * tokens},
-      {"mfu", {{"full", full}, {"causal", causal}, {"hardware", hardware_flops_ / seconds / peak}}},
-      {"seconds", times},
-      // Of rank 0: seconds in which it did nothing but communicate or wait; what it was part of, by group.
-      {"communication", {{"exposed_s", comm_record_->exposed_s - exposed_before_}, {"calls", calls}, {"bytes", bytes}}},
-      {"memory_bytes", memory},
-      {"batch_fingerprint", hex64(result.fingerprint)},
-      {"skipped", !result.updated},
-      {"skipped_total", state_.skipped}};
-  if (loss_scale_) line["loss_scale"] = static_cast<double>(loss_scale_->scale());
+  Json line = {{"step", state_.step},
+               {"loss", json_or_null(result.loss)},
+               {"lr", lr_at(spec_, peak_lr_, state_.step)},
+               {"grad_norm", json_or_null(result.grad_norm)},
+               {"tokens", state_.tokens},
+               {"samples", state_.samples},
+               {"step_s", seconds},
+               {"tokens_per_s", tokens_per_s},
+               {"model_flops", flops_.causal * tokens},
+               {"mfu", {{"full", full}, {"causal", causal}, {"hardware", hardware_flops_ / seconds / peak}}},
+               {"seconds", times},
+               // Of rank 0: seconds in which it did nothing but communicate or wait; what it was part of, by group.
+               {"communication",
+                {{"exposed_s", comm_record_->exposed_s - exposed_before_},
+                 {"total_s", comm_record_->total_s - total_before_},
+                 {"calls", calls},
+                 {"bytes", bytes}}},
+               {"memory_bytes", memory},
+               {"batch_fingerprint", hex64(result.fingerprint)},
+               {"skipped", !result.updated},
+               {"skipped_total", state_.skipped}};
+  if (loss_scale_) line["loss_scale"] = scale_used_;
   return line;
 }
 
@@ -113,6 +117,13 @@ void Trainer::record_step(const StepResult& result) {
     else
       warn(fmt::format("step {}: loss or gradient is not finite; the update was skipped on all ranks ({} so far)",
                        state_.step, state_.skipped));
+  }
+  if (line["mfu"]["full"].get<double>() > 1 && !peak_doubted_) {
+    peak_doubted_ = true;
+    warn(
+        fmt::format("step {}: MFU is above 100 %: the peak of {} FLOP/s a rank ({}) is too low; do not trust these "
+                    "percentages",
+                    state_.step, format_count(peak_flops_), peak_source_));
   }
   if (guard_report_ && guard_report_->verdict != Verdict::ok) report_guard(*guard_report_);
   observer_.step({.step = state_.step,
@@ -179,11 +190,13 @@ void Trainer::verify_parallel(const StepInputs& inputs, const StepResult& result
         fmt::format("step {}: against one rank in f32: loss {:.1e}, gradient norm {:.1e}, worst gradient {} {:.1e} "
                     "(relative; all tensors are in events.jsonl)",
                     state_.step, r.loss_error, r.norm_error, worst.name, worst.error));
-    if (first && spec_.precision == "f32" && !(worst.error <= kMostInF32 && r.loss_error <= kMostInF32))
+    if (first && spec_.precision == "f32" &&
+        !(worst.error <= kMostInF32 && r.loss_error <= kMostInF32 && r.norm_error <= kMostInF32))
       fail(ErrorKind::verdict,
-           "--verify-parallel: the layout {} differs from one rank by {:.1e} in {} (loss {:.1e}); expected at most "
+           "--verify-parallel: the layout {} differs from one rank by {:.1e} in {} (loss {:.1e}, norm {:.1e}); "
+           "expected at most "
            "{:.0e} in f32: do not trust this layout",
-           layout_.text(), worst.error, worst.name, r.loss_error, kMostInF32);
+           layout_.text(), worst.error, worst.name, r.loss_error, r.norm_error, kMostInF32);
   });
   if (steps_run_ >= spec_.verify_parallel) parallel_check_.reset();
 }

@@ -37,7 +37,7 @@ class Trainer {
   TrainSummary run();
   // After an error that is not all ranks' own: writes what this rank's communicators did to the run directory; what the
   // files of all ranks come to, on one rank, "" on the others.
-  std::string watchdog_report() const;
+  std::string watchdog_report(const std::string& error);
 
  private:
   bool first_rank() const { return world_.rank() == 0; }
@@ -120,11 +120,13 @@ class Trainer {
           skips_in_a_row_ = 0, last_validated_ = -1, last_bytes_ = 0;
   double last_loss_ = std::nan("");          // until a step has run
   std::optional<GuardReport> guard_report_;  // of the running step
+  double scale_used_ = 1;                    // f16: the loss scale of the running step
   bool update_overflowed_ = false;           // f16: the running step's gradients left the range of the scale
   ValidationResult last_validation_;
-  bool metrics_full_ = false;
+  bool metrics_full_ = false, peak_doubted_ = false;
   std::map<std::pair<std::string, CommKind>, CommCount> counted_;  // before the running step
-  double exposed_before_ = 0;
+  double exposed_before_ = 0, total_before_ = 0;
+  int64_t rewinds_ = 0;  // since the last checkpoint
   std::string peak_source_, run_id_, init_tokenizer_;
 };
 

@@ -178,6 +178,8 @@ void Trainer::start_run_dir() {
   run.erase("tokenizer_json");
   lock_ = lock_run(out);
   write_run_json(out, run);
+  std::error_code ignored;  // what an earlier start left says nothing about this one
+  std::filesystem::remove_all(out / "watchdog", ignored);
   drop_lines_after(out / "metrics.jsonl", state_.step);
   metrics_ = JsonLines(out / "metrics.jsonl");
   events_ = JsonLines(out / "events.jsonl");
@@ -214,6 +216,10 @@ void Trainer::start() {
   run_id_ = world_.broadcast_text(run_id_, 0);
   phase("run directory", [&] { start_run_dir(); });
   phase("sampler", [&] { start_sampler(); });
+  if (layout_.zero > 0 && layout_.dp == 1)
+    warn(fmt::format("--zero {} shards over data-parallel ranks and there is one: nothing is sharded", layout_.zero));
+  if (spec_.threads > 0 && threads_ > online_cores())
+    warn(fmt::format("--threads {} is more than this host's {} cores", threads_, online_cores()));
   note(
       fmt::format("{} parameters, {} ranks x {} threads ({}), {}, {}; peak {} FLOP/s a rank ({}); {} planned on rank 0",
                   format_count(static_cast<double>(n_params(model_))), world_.size(), threads_, layout_.text(),

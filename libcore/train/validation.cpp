@@ -44,9 +44,11 @@ ValidationResult Validation::run(TrainStep& step) const {
   Comm& world = *step.mesh().world;
   std::vector<int32_t> ids(static_cast<size_t>(micro_batch_ * seq_len_)), targets(ids.size());
   double sum = 0;
-  int64_t valid = 0, turn = 0, held = 0;
+  int64_t valid = 0, turn = 0, held = 0, batches = 0;
   const auto flush = [&] {
-    if (held > 0) sum += step.evaluate(ids.data(), targets.data(), held);
+    if (held == 0) return;
+    ++batches;
+    sum += step.evaluate(ids.data(), targets.data(), held);
     valid += std::count_if(targets.begin(), targets.begin() + held * seq_len_, [](int32_t t) { return t >= 0; });
     held = 0;
   };
@@ -57,6 +59,11 @@ ValidationResult Validation::run(TrainStep& step) const {
       if (++held == micro_batch_) flush();
     }
   flush();
+  // ZeRO-3 ranks gather weights together: all run as many batches as the one that has most, with nothing to predict.
+  const int64_t most = (turn + dp.size() - 1) / dp.size();
+  std::fill_n(ids.begin(), seq_len_, 0);
+  std::fill_n(targets.begin(), seq_len_, -1);
+  for (; batches < (most + micro_batch_ - 1) / micro_batch_; ++batches) step.evaluate(ids.data(), targets.data(), 1);
   ValidationResult result;
   // Every tensor-parallel rank of the last stage has the sum, every rank the count: one speaks for the others.
   sum = world.all_reduce_value(step.mesh().place.tp == 0 ? sum : 0.0, ReduceOp::sum);

@@ -49,6 +49,11 @@ TEST_CASE("a table picks by ranks, nodes and bytes") {
   CHECK(picked(t, 16, 4, 100) == "doubling");  // as near to 8 as to 32: the smaller
   CHECK(picked(t, 30, 5, 100) == "direct");
   CHECK(picked(t, 3, 1, 100) == "hierarchical");
+  // Rows of several nodes are nothing to ranks that share memory.
+  CommTable between = t;
+  std::erase_if(between.all_reduce, [](const CommTableRow& r) { return r.nodes == 1; });
+  CHECK(picked(between, 2, 1, 100) == "direct");
+  CHECK(picked(between, 2, 2, 100) == "doubling");
 }
 
 TEST_CASE("without rows rules pick") {

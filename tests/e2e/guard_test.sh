@@ -53,7 +53,7 @@ skipped=$(grep '"skipped":true' f16/metrics.jsonl | field /dev/stdin step)
 is 'an event for each skipped step' "$(events f16 skip | field /dev/stdin step)" "$skipped"
 is 'with the reason' "$(events f16 skip | field /dev/stdin reason | sort -u)" 'f16 overflow'
 is 'the scale halves at each, and doubles after 4 good steps' "$(field f16/metrics.jsonl loss_scale)" \
-  "$(field f16/metrics.jsonl skipped | awk 'BEGIN { s = 16777216 } { if ($1 == "true") { s /= 2; good = 0 } else if (++good == 4) { s *= 2; good = 0 } printf "%d.0\n", s }')"
+  "$(field f16/metrics.jsonl skipped | awk 'BEGIN { s = 16777216 } { printf "%d.0\n", s; if ($1 == "true") { s /= 2; good = 0 } else if (++good == 4) { s *= 2; good = 0 } }')"
 expect 0 '"steps":6' 'a part of it' mpirun -n 2 "${f16[@]}" --steps 6 --out f16_parts
 expect 0 '"steps":14' 'and the rest' mpirun -n 2 "${f16[@]}" --steps 14 --resume auto --out f16_parts
 for key in loss_scale skipped loss; do

@@ -38,4 +38,16 @@ is 'of 4 files each' "$(ls run/checkpoints/step-00000008 | grep -c '^rank-')" 4
 expect 0 '"steps":9' 'on one rank' "${train[@]}" --resume run/checkpoints/step-00000008 --steps 9 --out one
 expect 0 '"steps":9' 'on three' mpirun -n 3 "${train[@]}" --pp 3 --resume run/checkpoints/step-00000008 --steps 9 --out three
 is 'the same ninth loss' "$(paste <(field one/metrics.jsonl loss) <(field three/metrics.jsonl loss) | awk '{ d = ($1 - $2) / $1; print (NR == 1 && d * d <= 1e-12) }')" 1
+
+# Validation where the ranks have unlike numbers of batches: with ZeRO-3 they gather weights together.
+for layout in '--zero 3' '--zero 2' '--pp 3 --dp 1'; do
+  # shellcheck disable=SC2086  # several flags
+  expect 0 '"val_loss"' "validation on three ranks, $layout" mpirun -n 3 "${train[@]}" --global-batch 3 $layout --steps 1 --val-fraction 0.037 --out val
+  field val/events.jsonl val_loss >>val_losses
+  rm -rf val
+done
+expect 0 '"val_loss"' 'and on one' "${train[@]}" --global-batch 3 --steps 1 --val-fraction 0.037 --out val
+field val/events.jsonl val_loss >>val_losses
+is 'one validation loss' "$(awk 'NR == 1 { first = $1 } { d = ($1 - first) / first; if (d * d < 1e-10) n++ } END { print n }' val_losses)" 4
+
 finish

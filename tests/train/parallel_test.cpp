@@ -140,6 +140,16 @@ TEST_CASE("uneven layouts train as one rank does") {
        [](Case& c) {
          c.layout.dp = 4, c.layout.zero = 3, c.layout.zero_group = ZeroGroup::node, c.ranks_per_node = 2;
        }},
+      // Groups of one: sharded in name, whole in fact.
+      {"llama",
+       [](Case& c) {
+         c.layout.dp = 2, c.layout.zero = 2, c.layout.zero_group = ZeroGroup::node, c.ranks_per_node = 1;
+       }},
+      {"qwen2",
+       [](Case& c) {
+         c.layout.dp = 3, c.layout.global_batch = 15, c.layout.zero = 3, c.layout.zero_group = ZeroGroup::node;
+         c.ranks_per_node = 1;
+       }},
       {"gpt2",
        [](Case& c) {
          c.layout.tp = 2, c.layout.dp = 4, c.layout.zero = 2, c.layout.zero_group = ZeroGroup::node;
