@@ -1,7 +1,6 @@
 #include "libcore/model/block.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -192,19 +191,6 @@ void attention_bwd(const BlockActs& a, const BlockGradActs& g, const AttnBatch& 
 }
 
 }  // namespace
-
-BlockShape::BlockShape(const ModelSpec& spec, int64_t tp)
-    : norm(spec.layer_norm() ? NormKind::layer : NormKind::rms),
-      gated(spec.gated_mlp()),
-      c(spec.width),
-      h(spec.heads / tp),
-      hkv(spec.kv_heads * kv_share(spec, tp) / tp),
-      d(spec.head_dim),
-      f(spec.ffn / tp),
-      u(gated ? 2 * f : f),
-      qkv_n((h + 2 * hkv) * d),
-      eps(static_cast<float>(spec.norm_eps)),
-      scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)))) {}
 
 void block_fwd(const BlockWeights& w, BlockActs& a, const AttnBatch& batch, const BlockContext& ctx) {
   until_act(w, a, batch, ctx);

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 
+#include "libcore/model/block_shape.h"
 #include "libcore/model/exec.h"
 #include "libcore/model/grads.h"
 #include "libcore/model/param_layout.h"
@@ -66,15 +67,6 @@ struct BlockGradActs {
   // Set by block_bwd_input for a weight half that follows at once:
   const void *d_mlp_norm, *d_attn_norm;  // (Tl, C)
   const void *d_out_full, *d_mid_full;   // (T, C)
-};
-
-// Sizes on this rank.
-struct BlockShape {
-  BlockShape(const ModelSpec& s, int64_t tp);
-  NormKind norm;
-  bool gated;
-  int64_t c, h, hkv, d, f, u, qkv_n;
-  float eps, scale;
 };
 
 struct BlockContext {

@@ -57,7 +57,8 @@ ParamLayout::ParamLayout(const ModelSpec& spec, const ModelPart& part) : spec_(s
     if (!here) continue;
     if (groups_.empty() || groups_.back().kind != kind || groups_.back().layer != layer) {
       offset = (offset + kGroupAlign - 1) / kGroupAlign * kGroupAlign;
-      groups_.push_back({.kind = kind, .layer = layer, .range = {offset, 0}});
+      groups_.push_back(
+          {.kind = kind, .layer = layer, .first_param = params_.size(), .n_params = 0, .range = {offset, 0}});
     }
     LocalParam mine{std::move(p)};
     mine.box = tp_box(mine, spec, part.tp);
@@ -66,6 +67,7 @@ ParamLayout::ParamLayout(const ModelSpec& spec, const ModelPart& part) : spec_(s
     mine.owned = tp_owner(mine, spec, part.tp) && !tied_copy;
     offset += mine.slice.n;
     groups_.back().range.n = offset - groups_.back().range.offset;
+    ++groups_.back().n_params;
     params_.push_back(std::move(mine));
   }
   total_ = (offset + kGroupAlign - 1) / kGroupAlign * kGroupAlign;

@@ -32,8 +32,9 @@ struct LocalParam : Param {
 enum class GroupKind : uint8_t { token_embedding, position_embedding, block, final_norm, head };
 struct ParamGroup {
   GroupKind kind;
-  int64_t layer;  // local, of a block; -1
-  Range range;    // starts are multiples of 16 elements
+  int64_t layer;                 // local, of a block; -1
+  size_t first_param, n_params;  // its parameters, of params()
+  Range range;                   // starts are multiples of 16 elements
 };
 
 class ParamLayout {

@@ -30,7 +30,6 @@ class TensorParallel {
 
   TpPlace place() const { return {.size = comm_.size(), .rank = comm_.rank()}; }
   Comm& comm() const { return comm_; }
-  bool sequence_parallel() const { return plan_.sequence_parallel; }
   // This rank's rows of a residual stream of `rows` rows.
   LocalRows local(int64_t rows) const;
   int64_t max_local_rows() const { return local(plan_.max_rows).rows; }

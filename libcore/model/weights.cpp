@@ -1,22 +1,22 @@
 #include "libcore/model/weights.h"
 
+#include "libcore/model/block_shape.h"
+
 namespace rw {
 
 BlockWeights block_weights(const ParamLayout& layout, const float* base, int64_t local_layer) {
-  const ModelSpec& s = layout.spec();
   const TpPlace tp = layout.part().tp;
+  const BlockShape s(layout.spec(), tp.size);
   const BlockParams p = block_params(layout, const_cast<float*>(base), local_layer);
-  const int64_t h = s.heads / tp.size, hkv = s.kv_heads * kv_share(s, tp.size) / tp.size, f = s.ffn / tp.size;
-  const int64_t qkv_n = (h + 2 * hkv) * s.head_dim, up_n = s.gated_mlp() ? 2 * f : f;
   const bool adds = tp.rank == 0;
   return {.attn_norm_w = p.attn_norm_w,
           .attn_norm_b = p.attn_norm_b,
           .mlp_norm_w = p.mlp_norm_w,
           .mlp_norm_b = p.mlp_norm_b,
-          .qkv = {.master = p.qkv_w, .bias = p.qkv_b, .n_out = qkv_n, .n_in = s.width},
-          .out = {.master = p.out_w, .bias = adds ? p.out_b : nullptr, .n_out = s.width, .n_in = h * s.head_dim},
-          .up = {.master = p.up_w, .bias = p.up_b, .n_out = up_n, .n_in = s.width},
-          .down = {.master = p.down_w, .bias = adds ? p.down_b : nullptr, .n_out = s.width, .n_in = f}};
+          .qkv = {.master = p.qkv_w, .bias = p.qkv_b, .n_out = s.qkv_n, .n_in = s.c},
+          .out = {.master = p.out_w, .bias = adds ? p.out_b : nullptr, .n_out = s.c, .n_in = s.h * s.d},
+          .up = {.master = p.up_w, .bias = p.up_b, .n_out = s.u, .n_in = s.c},
+          .down = {.master = p.down_w, .bias = adds ? p.down_b : nullptr, .n_out = s.c, .n_in = s.f}};
 }
 
 EmbeddingWeights embedding_weights(const ParamLayout& layout, const float* base) {

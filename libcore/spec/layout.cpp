@@ -255,10 +255,6 @@ std::string Layout::text() const {
 
 int64_t ranks_needed(const TrainSpec& spec) { return spec.tp * spec.pp * std::max<int64_t>(1, asked_dp(spec)); }
 
-int64_t kv_share(const Layout& layout, const ModelSpec& model) {
-  return std::max<int64_t>(1, layout.tp / model.kv_heads);
-}
-
 int64_t zero_ranks(const Layout& layout, int64_t ranks_per_node) {
   if (layout.zero == 0) return 1;
   if (layout.zero_group == ZeroGroup::all) return layout.dp;

@@ -45,8 +45,6 @@ Layout settle_layout(const TrainSpec& spec, const ModelSpec& model, int64_t rank
 
 // The ranks that --tp, --pp and --dp ask for (dp auto: one replica).
 int64_t ranks_needed(const TrainSpec& spec);
-// Tensor-parallel neighbours that hold the same key/value head (MeshShape::kv_share).
-int64_t kv_share(const Layout& layout, const ModelSpec& model);
 // Data-parallel neighbours that --zero shards over (MeshShape::shard): 1 without zero; Error{usage} when nodes of so
 // many ranks do not hold whole groups.
 int64_t zero_ranks(const Layout& layout, int64_t ranks_per_node);

@@ -10,32 +10,20 @@
 namespace rw {
 namespace {
 
-// Digests of what this rank holds of every parameter, in table order. Slices of ZeRO-3 are digested as they lie.
-std::vector<uint64_t> digests(TrainStep& step) {
-  std::vector<uint64_t> result;
-  if (step.weights().sharded()) {
-    for (const ShardPiece& p : step.shards().own_pieces())
-      result.push_back(hash64(step.weights().at(p), static_cast<size_t>(p.n) * sizeof(float)));
-  } else {
-    for (const LocalParam& p : step.layout().params())
-      result.push_back(
-          hash64(step.weights().masters() + p.slice.offset, static_cast<size_t>(p.slice.n) * sizeof(float)));
-  }
-  return result;
-}
-
-std::string box_key(const LocalParam& p, RowSpan rows) { return p.name + " " + box_text(rows_box(p, rows)); }
-
-// One line a box: "key digest".
+// What this rank holds, sharded weights as they are cut: a line a box, "key digest".
 std::string describe(TrainStep& step) {
   std::string text;
-  const std::vector<uint64_t> all = digests(step);
-  size_t i = 0;
-  const auto add = [&](const LocalParam& p, RowSpan rows) { text += box_key(p, rows) + "\t" + hex64(all[i++]) + "\n"; };
-  if (step.weights().sharded()) {
-    for (const ShardPiece& p : step.shards().own_pieces()) add(step.layout().params()[p.param], p.rows);
+  const auto add = [&](const LocalParam& p, RowSpan rows, const float* data, int64_t n) {
+    text += p.name + " " + box_text(rows_box(p, rows)) + "\t" +
+            hex64(hash64(data, static_cast<size_t>(n) * sizeof(float))) + "\n";
+  };
+  WeightStore& weights = step.weights();
+  if (weights.sharded()) {
+    for (const ShardPiece& p : step.shards().own_pieces())
+      add(step.layout().params()[p.param], p.rows, weights.at(p), p.n);
   } else {
-    for (const LocalParam& p : step.layout().params()) add(p, {.first = 0, .rows = p.box.extent[0]});
+    for (const LocalParam& p : step.layout().params())
+      add(p, {.first = 0, .rows = p.box.extent[0]}, weights.masters() + p.slice.offset, p.slice.n);
   }
   return text;
 }

@@ -8,11 +8,12 @@ namespace {
 constexpr int64_t kAlign = 16;  // elements: slices start at cache lines in the rank's own buffer
 
 // The row boundary of the group's parameters nearest to `at`, an offset in the flat buffer.
-int64_t nearest_row(const std::vector<const LocalParam*>& params, int64_t at) {
-  for (const LocalParam* p : params) {
-    if (at >= p->slice.offset + p->slice.n) continue;
-    const int64_t row = std::max<int64_t>(1, p->row());
-    return p->slice.offset + (at - p->slice.offset + row / 2) / row * row;
+int64_t nearest_row(const ParamLayout& layout, const ParamGroup& group, int64_t at) {
+  for (size_t i = group.first_param; i < group.first_param + group.n_params; ++i) {
+    const LocalParam& p = layout.params()[i];
+    if (at >= p.slice.offset + p.slice.n) continue;
+    const int64_t row = std::max<int64_t>(1, p.row());
+    return p.slice.offset + (at - p.slice.offset + row / 2) / row * row;
   }
   return at;
 }
@@ -20,13 +21,11 @@ int64_t nearest_row(const std::vector<const LocalParam*>& params, int64_t at) {
 }  // namespace
 
 Shards::Shards(const ParamLayout& layout, int ranks, int rank) : layout_(layout), ranks_(ranks), rank_(rank) {
-  std::vector<std::vector<const LocalParam*>> params_of(static_cast<size_t>(layout.n_groups()));
-  for (const LocalParam& p : layout.params()) params_of[static_cast<size_t>(p.group)].push_back(&p);
   for (int64_t g = 0; g < layout.n_groups(); ++g) {
     const Range range = layout.group(g).range;
     for (int r = 0; r <= ranks; ++r) {
       const int64_t even = range.n * r / ranks;
-      const int64_t cut = nearest_row(params_of[static_cast<size_t>(g)], range.offset + even) - range.offset;
+      const int64_t cut = nearest_row(layout, layout.group(g), range.offset + even) - range.offset;
       cuts_.push_back(r == ranks ? range.n : std::min(cut, range.n));
     }
     shard_at_.push_back(shard_total_);
@@ -48,9 +47,9 @@ Range Shards::slice(int64_t group, int rank) const {
 std::vector<ShardPiece> Shards::pieces(int64_t group, int rank) const {
   const Range slice = this->slice(group, rank);
   std::vector<ShardPiece> result;
-  for (size_t i = 0; i < layout_.params().size(); ++i) {
+  const ParamGroup& g = layout_.group(group);
+  for (size_t i = g.first_param; i < g.first_param + g.n_params; ++i) {
     const LocalParam& p = layout_.params()[i];
-    if (p.group != group) continue;
     const int64_t begin = std::max(slice.offset, p.slice.offset),
                   end = std::min(slice.offset + slice.n, p.slice.offset + p.slice.n);
     if (begin >= end) continue;

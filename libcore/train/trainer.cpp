@@ -141,11 +141,7 @@ bool Trainer::rewind() {
   agree(watched_world(), [&] {
     const Checkpoint checkpoint(newest->dir);
     state_ = parse_state(checkpoint.state(), checkpoint.where());
-    load_params(*step_, checkpoint, Load::weights_and_moments);
-    step_->optimizer().set_steps_taken(state_.updates);
-    if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), checkpoint.where());
-    if (loss_scale_ && !state_.loss_scale.empty())
-      loss_scale_->restore(Json::parse(state_.loss_scale), checkpoint.where());
+    take_up(checkpoint);
   });
   event("rewind",
         {{"from_step", from}, {"skipped_samples", {{"first", state_.samples}, {"n", samples - state_.samples}}}});

@@ -58,6 +58,7 @@ class Trainer {
   void open_inputs();
   void check_memory();
   void build_step();
+  void take_up(const Checkpoint& checkpoint);
   void load_weights();
   void measure_peak();
   void start_run_dir();

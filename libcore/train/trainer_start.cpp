@@ -132,18 +132,24 @@ void Trainer::build_step() {
   flops_ = training_flops_per_token(model_, spec_.seq_len);
   peak_lr_ = batch_scaled_lr(spec_, spec_.global_batch);
   guard_.emplace(GuardSettings{.policy = spike_policy(spec_.on_spike), .threshold = spec_.spike_threshold});
-  if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), "checkpoint");
   if (spec_.precision == "f16") loss_scale_.emplace(spec_.loss_scale, spec_.loss_scale_window);
-  if (loss_scale_ && !state_.loss_scale.empty()) loss_scale_->restore(Json::parse(state_.loss_scale), "checkpoint");
   std::vector<int64_t> stages;
   for (int r = 0; r < world_.size(); ++r) stages.push_back(MeshPlace(mesh_->shape, r).pp);
   stragglers_.emplace(stages);
 }
 
+// Weights, moments and what else goes on from state_, the state of this checkpoint.
+void Trainer::take_up(const Checkpoint& checkpoint) {
+  load_params(*step_, checkpoint, Load::weights_and_moments);
+  step_->optimizer().set_steps_taken(state_.updates);
+  if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), checkpoint.where());
+  if (loss_scale_ && !state_.loss_scale.empty())
+    loss_scale_->restore(Json::parse(state_.loss_scale), checkpoint.where());
+}
+
 void Trainer::load_weights() {
   if (resume_.checkpoint != nullptr) {
-    load_params(*step_, *resume_.checkpoint, Load::weights_and_moments);
-    step_->optimizer().set_steps_taken(state_.updates);
+    take_up(*resume_.checkpoint);
     note(fmt::format("resumed {} at step {}", resume_.checkpoint->where(), state_.step));
   } else if (init_weights_ != nullptr) {
     load_params(*step_, *init_weights_, Load::weights);

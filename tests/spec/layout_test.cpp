@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libcore/base/error.h"
+#include "libcore/spec/tensor_parallel.h"
 #include "libcore/spec/train_spec.h"
 
 using namespace rw;
@@ -157,10 +158,10 @@ TEST_CASE("tp: heads, key/value heads, feed-forward width") {
 
 TEST_CASE("kv heads are shared where there are fewer of them than tp") {
   const ModelSpec model = small_model();  // 2
-  CHECK(kv_share(settle_layout(spec_of(1, 1), model, 1), model) == 1);
-  CHECK(kv_share(settle_layout(spec_of(2, 1), model, 2), model) == 1);
-  CHECK(kv_share(settle_layout(spec_of(4, 1), model, 4), model) == 2);
-  CHECK(kv_share(settle_layout(spec_of(8, 1), model, 8), model) == 4);
+  CHECK(kv_share(model, settle_layout(spec_of(1, 1), model, 1).tp) == 1);
+  CHECK(kv_share(model, settle_layout(spec_of(2, 1), model, 2).tp) == 1);
+  CHECK(kv_share(model, settle_layout(spec_of(4, 1), model, 4).tp) == 2);
+  CHECK(kv_share(model, settle_layout(spec_of(8, 1), model, 8).tp) == 4);
 }
 
 TEST_CASE("ranks are tp x pp x dp") {
