@@ -2,7 +2,12 @@
 #pragma once
 
 namespace rw {
+int dckpt_ls(int argc, const char* const* argv);
 int dckpt_show(int argc, const char* const* argv);
 int dckpt_verify(int argc, const char* const* argv);
 int dckpt_convert(int argc, const char* const* argv);
+int dckpt_reshard(int argc, const char* const* argv);
+int dckpt_diff(int argc, const char* const* argv);
+int dckpt_prune(int argc, const char* const* argv);
+int dckpt_cp(int argc, const char* const* argv);
 }  // namespace rw

@@ -1,41 +1,144 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "libcore/base/clock.h"
+#include "libcore/base/error.h"
 #include "libcore/base/json.h"
 #include "libcore/base/units.h"
+#include "libcore/ckpt/elements.h"
 #include "libcore/ckpt/hf_directory.h"
+#include "libcore/ckpt/hf_identity.h"
+#include "libcore/ckpt/hf_optimizer.h"
+#include "libcore/ckpt/reshard.h"
+#include "libcore/ckpt/step_dirs.h"
+#include "libcore/spec/layout.h"
 #include "libcore/spec/param_table.h"
+#include "libcore/train/layout_pieces.h"
+#include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
-#include "tools/progress.h"
+#include "tools/output_run.h"
 
 namespace rw {
+
+namespace fs = std::filesystem;
 
 namespace {
 
 constexpr const char* kFooter =
+    "A run or checkpoint becomes a Hugging Face directory (config.json, safetensors, tokenizer, rankwright.json), "
+    "which "
+    "transformers and dserve load; a Hugging Face directory becomes a run directory with one checkpoint, for "
+    "`dtrain --init-from` or, made with --optimizer both ways, `dtrain --resume`.\n"
+    "\n"
     "Examples:\n"
     "  dckpt convert runs/kjv -o kjv-hf\n"
-    "  dckpt convert runs/kjv/checkpoints/step-00000400 -o kjv-hf --dtype bf16 --max-shard-size 2G";
+    "  dckpt convert runs/kjv/checkpoints/step-00000400 --dtype bf16 --max-shard-size 2G\n"
+    "  dckpt convert kjv-hf -o runs/kjv-again\n"
+    "  dckpt convert old-hf --to huggingface --dtype bf16 -o new-hf";
+
+struct ConvertRequest {
+  std::string path, to = "auto";
+  HfExportSpec spec;
+  bool json = false;
+};
+
+struct Outcome {
+  fs::path output;
+  std::string kind;
+  int64_t step = -1, bytes = 0;
+  bool tokenizer = false;
+  ModelSpec model;
+};
+
+Outcome to_huggingface(const ConvertRequest& r) {
+  const ModelSource model = open_model_source(r.path);
+  std::optional<ByteProgress> bar;
+  int64_t before = 0;
+  const HfExport done = export_hf(model, r.spec, [&](int64_t now, int64_t total) {
+    if (!bar) bar.emplace("writing", total);
+    bar->add(now - before);
+    before = now;
+  });
+  return {.output = done.dir,
+          .kind = "huggingface",
+          .step = model.step,
+          .bytes = done.bytes,
+          .tokenizer = !model.tokenizer_json.empty(),
+          .model = model.spec};
+}
+
+// One file, in the order of a checkpoint of one rank. Weights are stored as `dtype`; moments as they are.
+NewCheckpoint one_file(const HfImport& import, const fs::path& checkpoints, const RowSource& rows) {
+  Layout alone;
+  alone.stage_layers = {import.model.spec.layers};
+  NewCheckpoint target{.checkpoints_dir = checkpoints,
+                       .step = import.step,
+                       .files = {},
+                       .identity = import.identity,
+                       .state = import.state};
+  std::vector<TensorPiece> file;
+  for (TensorPiece& piece : layout_pieces({.model = import.model.spec, .layout = alone})) {
+    const TensorInfo* there = find_tensor(rows.tensors(), piece.name);
+    if (there == nullptr) continue;  // weights alone
+    piece.dtype = there->dtype;
+    file.push_back(std::move(piece));
+  }
+  target.files.push_back(std::move(file));
+  return target;
+}
+
+Outcome to_rankwright(const ConvertRequest& r) {
+  if (model_place(r.path) != ModelPlace::huggingface)
+    fail(ErrorKind::usage, "{}: is a checkpoint already; `dckpt reshard` writes it in another layout", r.path);
+  const HfImport import = import_hf(r.path);
+  if (r.spec.optimizer && !import.has_optimizer)
+    fail(ErrorKind::usage, "{}: --optimizer: expected {}, found none: it was exported without", r.path,
+         kOptimizerState);
+  DType dtype = DType::f32;
+  dtype_from_name(r.spec.dtype.c_str(), dtype);
+  const fs::path output = r.spec.output.empty() ? artifact_name(import.model, r.spec.dtype) + "-run" : r.spec.output;
+  OutputRun out(output, json_string(Json::parse(import.identity), "run_id", r.path, ""), r.spec.force);
+  const auto rows = converted_rows(*import.tensors, dtype);
+  int64_t total = 0;
+  for (const TensorInfo& t : rows->tensors()) total += n_elements(t.shape) * dtype_bytes(t.dtype);
+  const auto self = make_self_comm();
+  ReshardReport done;
+  {
+    ByteProgress bar("writing", total);
+    done = reshard(*rows, one_file(import, out.checkpoints(), *rows),
+                   {.memory_bytes = r.spec.memory, .progress = [&](int64_t bytes) { bar.add(bytes); }}, *self);
+  }
+  out.finish(Json::parse(import.identity));
+  return {.output = output,
+          .kind = "rankwright",
+          .step = import.step,
+          .bytes = done.bytes,
+          .tokenizer = !import.model.tokenizer_json.empty(),
+          .model = import.model.spec};
+}
 
 }  // namespace
 
 int dckpt_convert(int argc, const char* const* argv) {
-  HfExportSpec spec;
-  std::string path;
-  bool json = false;
-  FieldList list = fields(spec);
-  list.insert(list.begin(), {.name = "path", .value = &path, .help = "run, checkpoint or Hugging Face directory"});
-  list.push_back({.name = "json", .value = &json, .help = "print the result as one JSON object on standard output"});
+  ConvertRequest r;
+  FieldList list = fields(r.spec);
+  list.insert(list.begin(), {.name = "path", .value = &r.path, .help = "run, checkpoint or Hugging Face directory"});
+  list.push_back({.name = "to",
+                  .value = &r.to,
+                  .help = "what to make of it; auto: the other kind",
+                  .choices = {"auto", "huggingface", "rankwright"}});
+  list.push_back({.name = "json", .value = &r.json, .help = "print the result as one JSON object on standard output"});
   const CommandLine line{.name = "dckpt convert",
-                         .description = "Writes a Hugging Face directory: config.json, safetensors, tokenizer.",
+                         .description = "Between Rankwright checkpoints and Hugging Face directories.",
                          .fields = list,
                          .positional = {"path"},
-                         .required = {"path", "output"},
+                         .required = {"path"},
                          .takes_config = false,
                          .footer = kFooter};
   std::vector<const char*> args(argv, argv + argc);
@@ -45,29 +148,23 @@ int dckpt_convert(int argc, const char* const* argv) {
   if (const auto code = parse_command_line(line, argc, args.data())) return *code;
 
   const double start_s = now_s();
-  const ModelSource model = open_model_source(path);
-  int64_t bytes = 0;
-  {
-    ProgressBar bar;
-    export_hf(model, spec, [&](int64_t done, int64_t total) {
-      bytes = total;
-      bar.show(
-          "writing", static_cast<double>(done) / static_cast<double>(total),
-          fmt::format("{} of {}", format_bytes(static_cast<double>(done)), format_bytes(static_cast<double>(total))));
-    });
-  }
+  const bool is_huggingface = model_place(r.path) == ModelPlace::huggingface;
+  const bool back = r.to == "rankwright" || (r.to == "auto" && is_huggingface);
+  const Outcome done = back ? to_rankwright(r) : to_huggingface(r);
   const double seconds = now_s() - start_s;
-  const int64_t params = n_params(model.spec);
-  fmt::print(stderr, "{}: {} parameters, {} in {}{}\n", spec.output, format_count(static_cast<double>(params)),
-             format_bytes(static_cast<double>(bytes)), format_seconds(seconds),
-             model.tokenizer_json.empty() ? "; no tokenizer is known" : "");
-  if (json) {
-    fmt::print("{}\n", Json{{"output", spec.output},
-                            {"step", model.step},
+  const int64_t params = n_params(done.model);
+  fmt::print(stderr, "{}: {} parameters, {} in {}{}\n", done.output.string(), format_count(static_cast<double>(params)),
+             format_bytes(static_cast<double>(done.bytes)), format_seconds(seconds),
+             done.tokenizer ? "" : "; no tokenizer is known");
+  if (r.json) {
+    fmt::print("{}\n", Json{{"output", done.output.string()},
+                            {"kind", done.kind},
+                            {"step", done.step},
                             {"params", params},
-                            {"dtype", spec.dtype},
-                            {"bytes", bytes},
-                            {"tokenizer", !model.tokenizer_json.empty()},
+                            {"dtype", r.spec.dtype},
+                            {"optimizer", r.spec.optimizer},
+                            {"bytes", done.bytes},
+                            {"tokenizer", done.tokenizer},
                             {"seconds", seconds}}
                            .dump());
   }

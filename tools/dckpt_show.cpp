@@ -1,19 +1,27 @@
-#include <fmt/format.h>
+#include "tools/dckpt_show.h"
 
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/json.h"
-#include "libcore/base/units.h"
 #include "libcore/ckpt/checkpoint.h"
-#include "libcore/ckpt/model_source.h"
+#include "libcore/ckpt/run_listing.h"
 #include "libcore/ckpt/safetensors.h"
+#include "libcore/ckpt/tensor_stats.h"
+#include "libcore/ckpt/workers.h"
 #include "libcore/spec/param_table.h"
+#include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_text.h"
 
 namespace rw {
 
@@ -21,7 +29,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
+struct ShowSpec {
+  std::string path;
+  std::vector<std::string> tensors;  // patterns; none: all
+  bool stats = false, summary = false, json = false;
+};
 
 // Files within the identity (a tokenizer of megabytes) are shown as what they are.
 Json brief_identity(Json identity) {
@@ -56,11 +68,75 @@ Json bytes_json(const TensorSource& source) {
   return {{"weights", weights}, {"optimizer", optimizer}};
 }
 
-Json tensor_json(const TensorInfo& t) { return {{"name", t.name}, {"dtype", dtype_name(t.dtype)}, {"shape", t.shape}}; }
+bool matches(const std::string& name, const std::vector<std::string>& patterns) {
+  return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+           return name == pattern || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+         });
+}
 
-Json checkpoint_json(const fs::path& dir) {
+std::vector<TensorInfo> wanted_tensors(const TensorSource& source, const std::vector<std::string>& patterns) {
+  std::vector<TensorInfo> wanted;
+  std::vector<std::string> names;
+  for (const TensorInfo& t : source.tensors()) {
+    names.push_back(t.name);
+    if (matches(t.name, patterns)) wanted.push_back(t);
+  }
+  for (const std::string& pattern : patterns) {
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(name, {pattern}); }))
+      continue;
+    const std::string near = nearest(pattern, names);
+    fail(ErrorKind::input, "--tensor {}: {} has no tensor of this name{}", pattern, source.where(),
+         near.empty() ? "" : "; did you mean " + near + "?");
+  }
+  return wanted;
+}
+
+Json stats_json(const TensorStats& s) {
+  Json j = {{"elements", s.n}, {"nan", s.n_nan}, {"inf", s.n_inf}, {"zero", s.n_zero}};
+  const bool any = s.n_finite() > 0;
+  j["min"] = any ? Json(s.min) : Json();
+  j["max"] = any ? Json(s.max) : Json();
+  j["mean"] = any ? Json(s.mean) : Json();
+  j["std"] = any ? Json(s.std) : Json();
+  return j;
+}
+
+void add_stats(Json& tensors, const TensorSource& source, const std::vector<TensorInfo>& infos) {
+  int64_t total = 0;
+  for (const TensorInfo& t : infos) total += n_elements(t.shape) * dtype_bytes(t.dtype);
+  ByteProgress progress("reading", total);
+  run_jobs(infos.size(), reading_threads(), [&](size_t i) {
+    progress.now_at(printable(infos[i].name));
+    try {
+      tensors[i]["stats"] = stats_json(tensor_stats(source, infos[i], [&](int64_t bytes) { progress.add(bytes); }));
+    } catch (const Error& e) {  // a dtype that is no number (BOOL)
+      tensors[i]["stats"] = {{"error", e.what()}};
+    }
+  });
+}
+
+Json tensors_json(const TensorSource& source, const Checkpoint* checkpoint, const ShowSpec& spec) {
+  const std::vector<TensorInfo> infos = wanted_tensors(source, spec.tensors);
+  Json list = Json::array();
+  for (const TensorInfo& t : infos) {
+    Json tensor = {{"name", t.name}, {"dtype", dtype_name(t.dtype)}, {"shape", t.shape}};
+    if (checkpoint != nullptr) {
+      tensor["pieces"] = Json::array();
+      for (const StoredPiece& p : checkpoint->pieces(t.name)) {
+        tensor["pieces"].push_back(
+            {{"offset", p.box.offset}, {"extent", p.box.extent}, {"file", p.file}, {"at", p.at}});
+      }
+    }
+    list.push_back(std::move(tensor));
+  }
+  if (spec.stats) add_stats(list, source, infos);
+  return list;
+}
+
+Json checkpoint_json(const fs::path& dir, const ShowSpec& spec) {
   const Checkpoint checkpoint(dir);
   Json j = {{"kind", "checkpoint"}, {"path", dir.string()}, {"step", checkpoint.step()}};
+  j["created"] = list_step(dir).created;
   const auto config = checkpoint.identity().find("model_config");
   if (config != checkpoint.identity().end())
     j["model"] = model_json(parse_model_spec(*config, dir.string() + ": model_config"));
@@ -68,102 +144,76 @@ Json checkpoint_json(const fs::path& dir) {
   j["files"] = checkpoint.n_files();
   j["identity"] = brief_identity(checkpoint.identity());
   j["state"] = checkpoint.state();
-  j["tensors"] = Json::array();
-  for (const TensorInfo& t : checkpoint.tensors()) {
-    Json tensor = tensor_json(t);
-    tensor["pieces"] = Json::array();
-    for (const StoredPiece& p : checkpoint.pieces(t.name)) {
-      tensor["pieces"].push_back({{"offset", p.box.offset}, {"extent", p.box.extent}, {"file", p.file}, {"at", p.at}});
-    }
-    j["tensors"].push_back(std::move(tensor));
-  }
+  if (!spec.summary) j["tensors"] = tensors_json(checkpoint, &checkpoint, spec);
   return j;
 }
 
-Json run_json(const fs::path& run) {
+// The newest committed checkpoint of a run or a checkpoints directory.
+Json newest_json(const ShowSpec& spec, PathKind kind) {
+  const fs::path folder = steps_folder(spec.path);
   std::vector<std::string> ignored;
-  const std::vector<CheckpointEntry> list = list_checkpoints(run / "checkpoints", &ignored);
-  if (list.empty())
-    fail(ErrorKind::input, "{}: expected a committed checkpoint, found none", (run / "checkpoints").string());
-  Json j = checkpoint_json(list.back().dir);
-  j["kind"] = "run";
+  const std::vector<CheckpointEntry> list = list_checkpoints(folder, &ignored);
+  if (list.empty()) fail(ErrorKind::input, "{}: expected a committed checkpoint, found none", folder.string());
+  Json j = checkpoint_json(list.back().dir, spec);
+  j["kind"] = kind == PathKind::run ? "run" : "checkpoints";
   Json steps = Json::array();
   for (const CheckpointEntry& entry : list) steps.push_back(entry.step);
   j["steps"] = steps;
   j["ignored"] = ignored;
   std::error_code error;
-  if (fs::exists(run / "run.json", error)) j["run"] = brief_identity(read_json(run / "run.json"));
+  const fs::path run = fs::path(spec.path) / "run.json";
+  if (kind == PathKind::run && fs::exists(run, error)) j["run"] = brief_identity(read_json(run));
   return j;
 }
 
-Json huggingface_json(const fs::path& dir) {
-  const ModelSpec spec = load_model_spec(dir);
-  Json j = {{"kind", "huggingface"}, {"path", dir.string()}, {"model", model_json(spec)}};
+Json huggingface_json(const ShowSpec& spec) {
+  const fs::path dir = spec.path;
+  Json j = {{"kind", "huggingface"}, {"path", dir.string()}, {"model", model_json(load_model_spec(dir))}};
+  std::error_code error;
+  if (fs::exists(dir / "rankwright.json", error)) j["identity"] = brief_identity(read_json(dir / "rankwright.json"));
   const auto source = open_safetensors(dir);
   j["bytes"] = bytes_json(*source);
-  j["tensors"] = Json::array();
-  for (const TensorInfo& t : source->tensors()) j["tensors"].push_back(tensor_json(t));
+  if (!spec.summary) j["tensors"] = tensors_json(*source, nullptr, spec);
   return j;
-}
-
-std::string bytes_text(const Json& j) { return format_bytes(static_cast<double>(j.get<int64_t>())); }
-
-void print_text(const Json& j) {
-  fmt::print("{}  {}\n", j["kind"].get<std::string>(), j["path"].get<std::string>());
-  if (j.contains("steps")) fmt::print("steps      {}\n", dump(j["steps"]));
-  if (j.contains("step")) fmt::print("step       {}\n", j["step"].get<int64_t>());
-  if (j.contains("model")) {
-    const Json& m = j["model"];
-    fmt::print("model      {}, {} parameters, {} layers of width {}, {} heads ({} kv), ffn {}, vocabulary {}\n",
-               m["family"].get<std::string>(), format_count(m["params"].get<double>()), m["layers"].get<int64_t>(),
-               m["width"].get<int64_t>(), m["heads"].get<int64_t>(), m["kv_heads"].get<int64_t>(),
-               m["ffn"].get<int64_t>(), m["vocab_size"].get<int64_t>());
-  }
-  fmt::print("bytes      weights {}, optimizer {}\n", bytes_text(j["bytes"]["weights"]),
-             bytes_text(j["bytes"]["optimizer"]));
-  if (j.contains("files")) fmt::print("files      {} (one a rank)\n", j["files"].get<int64_t>());
-  if (j.contains("identity")) fmt::print("identity   {}\n", dump(j["identity"]));
-  if (j.contains("state")) fmt::print("state      {}\n", dump(j["state"]));
-  if (j.contains("ignored")) {
-    for (const Json& line : j["ignored"]) fmt::print("ignored    {}\n", line.get<std::string>());
-  }
-  fmt::print("tensors    {}\n", j["tensors"].size());
-  for (const Json& t : j["tensors"]) {
-    fmt::print("  {:<44} {:<5} {}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
-               shape_text(t["shape"].get<Shape>()));
-    if (!t.contains("pieces")) continue;
-    for (const Json& p : t["pieces"]) {
-      fmt::print("    {:<42} {} at {}\n", box_text({p["offset"].get<Shape>(), p["extent"].get<Shape>()}),
-                 p["file"].get<std::string>(), p["at"].get<int64_t>());
-    }
-  }
 }
 
 }  // namespace
 
 int dckpt_show(int argc, const char* const* argv) {
-  std::string path;
-  bool json = false;
+  ShowSpec spec;
   const CommandLine line{
       .name = "dckpt show",
-      .description =
-          "What a run, a checkpoint or a Hugging Face directory holds: model, step, tensors and where each box lies.",
-      .fields = {{.name = "path", .value = &path, .help = "run, checkpoint or Hugging Face directory"},
-                 {.name = "json", .value = &json, .help = "print one JSON object"}},
+      .description = "What a run, a checkpoint or a Hugging Face directory holds: model, step, identity, tensors.",
+      .fields = {{.name = "path",
+                  .value = &spec.path,
+                  .help = "run, checkpoints directory, checkpoint or Hugging Face directory"},
+                 {.name = "tensor",
+                  .value = &spec.tensors,
+                  .help = "only tensors of this name or pattern ('blocks.3.*'), and where each box of them lies; may "
+                          "repeat"},
+                 {.name = "stats",
+                  .value = &spec.stats,
+                  .help = "read the tensors: min, max, mean and std of the finite elements, zeros, NaNs, infinities"},
+                 {.name = "summary", .value = &spec.summary, .help = "no tensors"},
+                 {.name = "json", .value = &spec.json, .help = "print one JSON object"}},
       .positional = {"path"},
       .required = {"path"},
       .takes_config = false,
       .footer = "Of a run the newest committed checkpoint is shown."};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
+  if (spec.summary && (spec.stats || !spec.tensors.empty()))
+    fail(ErrorKind::usage, "--summary shows no tensors: it cannot go with --tensor or --stats");
 
   Json found;
-  switch (model_place(path)) {
-    case ModelPlace::run: found = run_json(path); break;
-    case ModelPlace::checkpoint: found = checkpoint_json(path); break;
-    case ModelPlace::huggingface: found = huggingface_json(path); break;
+  switch (const PathKind kind = path_kind(spec.path)) {
+    case PathKind::checkpoint: found = checkpoint_json(spec.path, spec); break;
+    case PathKind::huggingface: found = huggingface_json(spec); break;
+    case PathKind::run:
+    case PathKind::checkpoints:
+    case PathKind::runs: found = newest_json(spec, kind); break;
   }
-  if (json) fmt::print("{}\n", dump(found));
-  else print_text(found);
+  if (spec.json) fmt::print("{}\n", json_line(found));
+  else print_show_text(found, spec.tensors.empty() ? ShowPieces::count : ShowPieces::list);
   return 0;
 }
 

@@ -5,12 +5,14 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
-#include "libcore/base/units.h"
 #include "libcore/ckpt/model_source.h"
-#include "libcore/ckpt/safetensors.h"
+#include "libcore/ckpt/run_listing.h"
+#include "libcore/ckpt/step_dirs.h"
 #include "libcore/ckpt/verify.h"
+#include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_text.h"
 
 namespace rw {
 
@@ -31,38 +33,30 @@ VerifiedCheckpoint verify_huggingface(const fs::path& dir) {
     const ModelSource model = open_model_source(dir);
     for (const TensorInfo& t : model.weights->tensors()) report.bytes += n_elements(t.shape) * dtype_bytes(t.dtype);
     fmt::print(stderr, "{}: safetensors files have no digests: headers, sizes, names and shapes were checked\n",
-               dir.string());
+               printable(dir.string()));
   } catch (const Error& e) {
     report.faults.push_back(e.what());
   }
   return report;
 }
 
-// A step's directory that lost its manifest is still meant as a checkpoint.
-bool looks_like_step(const fs::path& path) {
-  fs::path named = path.has_filename() ? path : path.parent_path();
-  std::error_code error;
-  return named.filename().string().starts_with("step-") && fs::is_directory(path, error);
-}
-
 Outcome verify_path(const fs::path& path) {
-  const auto begin = [](const fs::path& dir) { fmt::print(stderr, "verifying {}\n", dir.string()); };
+  const PathKind kind = path_kind(path);
   Outcome outcome;
-  if (looks_like_step(path)) {
-    begin(path);
-    outcome.checkpoints.push_back(verify_checkpoint(path));
+  if (kind == PathKind::huggingface) {
+    outcome.checkpoints.push_back(verify_huggingface(path));
     return outcome;
   }
-  switch (model_place(path)) {
-    case ModelPlace::run:
-      outcome.checkpoints = verify_checkpoints(path / "checkpoints", begin, &outcome.unfinished);
-      break;
-    case ModelPlace::checkpoint:
-      begin(path);
-      outcome.checkpoints.push_back(verify_checkpoint(path));
-      break;
-    case ModelPlace::huggingface: outcome.checkpoints.push_back(verify_huggingface(path)); break;
-  }
+  const fs::path folder = kind == PathKind::checkpoint ? path : steps_folder(path);
+  int64_t total = 0;
+  if (kind == PathKind::checkpoint) total = directory_bytes(path);
+  else
+    for (const auto& [step, dir] : step_directories(folder)) total += directory_bytes(dir);
+  ByteProgress progress("verifying", total);
+  const VerifyWatch watch{.begin = [&](const fs::path& dir) { progress.now_at(printable(dir.filename().string())); },
+                          .progress = [&](int64_t bytes) { progress.add(bytes); }};
+  if (kind == PathKind::checkpoint) outcome.checkpoints.push_back(verify_checkpoint(path, watch));
+  else outcome.checkpoints = verify_checkpoints(folder, watch, &outcome.unfinished);
   return outcome;
 }
 
@@ -73,6 +67,7 @@ Json outcome_json(const Outcome& outcome, bool intact) {
                            {"step", c.step},
                            {"bytes", c.bytes},
                            {"intact", c.faults.empty()},
+                           {"files_elsewhere", c.n_files_elsewhere},
                            {"faults", c.faults}});
   }
   for (const fs::path& dir : outcome.unfinished) unfinished.push_back(dir.string());
@@ -88,7 +83,9 @@ int dckpt_verify(int argc, const char* const* argv) {
       .name = "dckpt verify",
       .description =
           "Reads every byte of a checkpoint, or of all checkpoints of a run, and compares it with the digests.",
-      .fields = {{.name = "path", .value = &path, .help = "run, checkpoint or Hugging Face directory"},
+      .fields = {{.name = "path",
+                  .value = &path,
+                  .help = "run, checkpoints directory, checkpoint or Hugging Face directory"},
                  {.name = "json", .value = &json, .help = "print the result as one JSON object on standard output"}},
       .positional = {"path"},
       .required = {"path"},
@@ -101,15 +98,18 @@ int dckpt_verify(int argc, const char* const* argv) {
   bool intact = true;
   for (const VerifiedCheckpoint& c : outcome.checkpoints) intact = intact && c.faults.empty();
   if (json) {
-    fmt::print("{}\n", outcome_json(outcome, intact).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_line(outcome_json(outcome, intact)));
   } else {
     for (const VerifiedCheckpoint& c : outcome.checkpoints) {
-      fmt::print("{}: {} ({})\n", c.dir.string(), c.faults.empty() ? "intact" : "DAMAGED",
-                 format_bytes(static_cast<double>(c.bytes)));
-      for (const std::string& fault : c.faults) fmt::print("  {}\n", fault);
+      fmt::print("{}: {} ({}){}\n", printable(c.dir.string()), c.faults.empty() ? "intact" : "DAMAGED",
+                 bytes_text(c.bytes),
+                 c.n_files_elsewhere > 0
+                     ? fmt::format(", as far as it is here: {} files are on other nodes", c.n_files_elsewhere)
+                     : "");
+      for (const std::string& fault : c.faults) fmt::print("  {}\n", printable(fault));
     }
     for (const fs::path& dir : outcome.unfinished)
-      fmt::print("{}: a save that did not finish; no checkpoint\n", dir.string());
+      fmt::print("{}: a save that did not finish; no checkpoint\n", printable(dir.string()));
   }
   return intact ? 0 : exit_code(ErrorKind::verdict);
 }

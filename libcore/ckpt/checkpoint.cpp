@@ -5,11 +5,10 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
-#include "libcore/base/hash.h"
 #include "libcore/ckpt/elements.h"
+#include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/manifest.h"
 #include "libcore/ckpt/read_check.h"
-#include "libcore/ckpt/shard_file.h"
 #include "libcore/ckpt/step_dirs.h"
 
 namespace rw {
@@ -18,6 +17,7 @@ namespace fs = std::filesystem;
 
 struct Checkpoint::Impl {
   fs::path dir;
+  bool partial = false;
   Manifest manifest;
   Json identity, state;
   std::vector<MappedFile> files;    // in the manifest's order
@@ -25,6 +25,8 @@ struct Checkpoint::Impl {
 };
 
 namespace {
+
+constexpr int kVerifyThreads = 2;
 
 Manifest load_manifest(const fs::path& dir) {
   std::error_code error;
@@ -56,12 +58,16 @@ MappedFile open_shard(const fs::path& dir, const FileRecord& record) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(const fs::path& dir) : impl_(std::make_unique<Impl>()) {
+Checkpoint::Checkpoint(const fs::path& dir, Files files) : impl_(std::make_unique<Impl>()) {
   impl_->dir = dir;
+  impl_->partial = files == Files::those_here;
   impl_->manifest = load_manifest(dir);
   impl_->identity = parse_json(impl_->manifest.identity, where());
   impl_->state = parse_json(impl_->manifest.state, where());
-  for (const FileRecord& record : impl_->manifest.files) impl_->files.push_back(open_shard(dir, record));
+  for (const FileRecord& record : impl_->manifest.files) {
+    const bool absent = impl_->partial && !fs::exists(dir / record.name);
+    impl_->files.push_back(absent ? MappedFile() : open_shard(dir, record));
+  }
   for (const TensorRecord& tensor : impl_->manifest.tensors) impl_->tensors.push_back(tensor.info);
 }
 
@@ -94,40 +100,21 @@ void Checkpoint::read(const std::string& name, const Box& box, DType dst_type, v
   for (const PieceRecord& piece : tensor.pieces) {
     const Box part = intersect(box, piece.box);
     if (part.size() == 0) continue;
-    const std::byte* data = impl_->files[static_cast<size_t>(piece.file)].data() + piece.at;
+    const MappedFile& file = impl_->files[static_cast<size_t>(piece.file)];
+    if (file.data() == nullptr)
+      fail(ErrorKind::input, "{}: tensor {} {} lies in {}, which is not on this node", where(), name,
+           box_text(piece.box), impl_->manifest.files[static_cast<size_t>(piece.file)].name);
+    const std::byte* data = file.data() + piece.at;
     copy_part(part, {data, info.dtype, piece.box}, dst, dst_type, box);
   }
 }
 
-std::vector<std::string> Checkpoint::verify() const {
-  std::vector<std::string> faults;
-  std::vector<std::vector<ByteRange>> used(impl_->files.size());
-  const auto digest_of = [&](int64_t file, const std::vector<ByteRange>& ranges) {
-    StreamHash hash;
-    for (const ByteRange& r : ranges)
-      hash.update(impl_->files[static_cast<size_t>(file)].data() + r.begin, r.end - r.begin);
-    return hash.digest();
-  };
-  for (const TensorRecord& tensor : impl_->manifest.tensors) {
-    for (const PieceRecord& p : tensor.pieces) {
-      const ByteRange range{p.at, p.at + p.box.size() * dtype_bytes(tensor.info.dtype)};
-      used[static_cast<size_t>(p.file)].push_back(range);
-      const uint64_t found = digest_of(p.file, {range});
-      if (found == p.digest) continue;
-      faults.push_back(fmt::format("{}: tensor {} {} (bytes {} to {}): expected digest {}, found {}",
-                                   (impl_->dir / impl_->manifest.files[static_cast<size_t>(p.file)].name).string(),
-                                   tensor.info.name, box_text(p.box), range.begin, range.end, hex64(p.digest),
-                                   hex64(found)));
-    }
-  }
-  for (size_t f = 0; f < impl_->files.size(); ++f) {
-    const FileRecord& record = impl_->manifest.files[f];
-    const uint64_t found = digest_of(static_cast<int64_t>(f), outside(used[f], record.bytes));
-    if (found == record.rest_digest) continue;
-    faults.push_back(fmt::format("{}: outside the tensors (HDF5 structures, padding): expected digest {}, found {}",
-                                 (impl_->dir / record.name).string(), hex64(record.rest_digest), hex64(found)));
-  }
-  return faults;
+const Manifest& Checkpoint::manifest() const { return impl_->manifest; }
+
+std::vector<std::string> Checkpoint::verify(const std::function<void(int64_t)>& progress) const {
+  std::vector<ExpectedFile> files = expected_files(impl_->manifest, impl_->dir);
+  if (impl_->partial) std::erase_if(files, [](const ExpectedFile& f) { return !fs::exists(f.path); });
+  return file_faults(files, kVerifyThreads, progress);
 }
 
 }  // namespace rw

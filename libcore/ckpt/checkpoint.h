@@ -8,11 +8,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "libcore/base/json.h"
+#include "libcore/ckpt/manifest.h"
 #include "libcore/comm/comm.h"
 #include "libcore/tensor/source.h"
 
@@ -42,9 +44,12 @@ struct StoredPiece {
 // manifest says where each box lies.
 class Checkpoint : public TensorSource {
  public:
+  // all: every file of the manifest must be there. those_here: a node's own part of a checkpoint; reading what lies in
+  // another file is an Error{input}.
+  enum class Files { all, those_here };
   // `dir` is the step-N directory. Error{input} when the manifest is missing, unreadable or does not verify, when a
   // file is missing or short, or when the pieces do not cover a tensor.
-  explicit Checkpoint(const std::filesystem::path& dir);
+  explicit Checkpoint(const std::filesystem::path& dir, Files files = Files::all);
   ~Checkpoint() override;
   std::string where() const override;
   const std::vector<TensorInfo>& tensors() const override;
@@ -55,8 +60,10 @@ class Checkpoint : public TensorSource {
   int64_t bytes() const;
   int64_t n_files() const;
   std::vector<StoredPiece> pieces(const std::string& name) const;
-  // Compares every byte of every file with the digests; returns a line per fault, empty when all is well.
-  std::vector<std::string> verify() const;
+  const Manifest& manifest() const;
+  // Compares every byte of every file that is here with the digests; returns a line per fault, empty when all is well.
+  // `progress` (may be null) is told the bytes read since its last call, from several threads.
+  std::vector<std::string> verify(const std::function<void(int64_t bytes)>& progress = nullptr) const;
 
  private:
   struct Impl;

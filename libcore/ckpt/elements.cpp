@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "libcore/base/check.h"
+#include "libcore/base/error.h"
 
 namespace rw {
 
@@ -103,6 +105,16 @@ void convert_elements(const void* src, DType src_type, void* dst, DType dst_type
     each<float, uint16_t>(src, dst, n, to_f16);
   } else {
     CHECK(false, "no conversion from %s to %s", dtype_name(src_type), dtype_name(dst_type));
+  }
+}
+
+void check_fits_f16(const float* values, int64_t n, const std::string& name, const std::string& where) {
+  constexpr float kLargest = 65504.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    if (std::isfinite(values[i]) && std::abs(values[i]) > kLargest) {
+      fail(ErrorKind::input, "{}: tensor {}: expected values within f16's {}, found {}: export as bf16 or f32", where,
+           name, kLargest, values[i]);
+    }
   }
 }
 

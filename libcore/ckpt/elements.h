@@ -2,6 +2,7 @@
 // may be unaligned.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "kernels/dtype.h"
 #include "libcore/spec/box.h"
@@ -18,6 +19,9 @@ bool can_read_as(DType stored, DType wanted);
 // dst[i] = src[i], i in [0, n). The pairs of can_read_as, and f32 to bf16 or f16, rounded to nearest even (f16
 // overflows to infinity).
 void convert_elements(const void* src, DType src_type, void* dst, DType dst_type, int64_t n);
+
+// Error{input} when one of n finite values is beyond f16's 65504, which convert_elements makes an infinity.
+void check_fits_f16(const float* values, int64_t n, const std::string& name, const std::string& where);
 
 // A row-major buffer that holds exactly `box`.
 struct BoxBytes {

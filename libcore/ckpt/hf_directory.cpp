@@ -1,12 +1,16 @@
 #include "libcore/ckpt/hf_directory.h"
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/elements.h"
+#include "libcore/ckpt/hf_identity.h"
 #include "libcore/ckpt/hf_layout.h"
+#include "libcore/ckpt/hf_optimizer.h"
+#include "libcore/ckpt/hf_stage.h"
 #include "libcore/spec/param_table.h"
 #include "libcore/text/tokenizer.h"
 
@@ -16,31 +20,39 @@ namespace fs = std::filesystem;
 
 FieldList fields(HfExportSpec& spec) {
   return {
-      {.name = "output", .value = &spec.output, .help = "directory to write (-o)"},
+      {.name = "output",
+       .value = &spec.output,
+       .help = "directory to write (-o); when not given, named after model, run, step and dtype"},
       {.name = "dtype", .value = &spec.dtype, .help = "element type of the weights", .choices = {"f32", "bf16", "f16"}},
       {.name = "max-shard-size",
        .value = &spec.max_shard_size,
        .help = "largest file, bytes",
        .min = 1,
        .is_size = true},
-      {.name = "force", .value = &spec.force, .help = "write into a directory that holds files already"},
+      {.name = "memory",
+       .value = &spec.memory,
+       .help = "most that is held of tensors, bytes",
+       .min = 1,
+       .is_size = true},
+      {.name = "optimizer",
+       .value = &spec.optimizer,
+       .help =
+           "write (or read) the optimizer's moments and the run's state too: optimizer.safetensors, optimizer.json"},
+      {.name = "force", .value = &spec.force, .help = "replace an earlier export or checkpoint in the directory"},
   };
 }
 
 namespace {
 
-void prepare_directory(const HfExportSpec& spec) {
-  std::error_code error;
-  const fs::path dir = spec.output;
-  if (!fs::exists(dir, error)) {
-    fs::create_directories(dir, error);
-    if (error) fail(ErrorKind::runtime, "{}: creating the directory failed: {}", spec.output, error.message());
-  } else if (!fs::is_directory(dir, error)) {
-    fail(ErrorKind::usage, "{}: expected a directory to write, found a file", spec.output);
-  } else if (!spec.force && !fs::is_empty(dir, error)) {
-    fail(ErrorKind::usage, "{}: expected an empty or new directory, found files in it: choose another, or --force",
-         spec.output);
-  }
+// Files that an export consists of, and what people put beside them that transformers reads.
+bool is_export_file(const std::string& name) {
+  static constexpr std::string_view kNames[] = {
+      "config.json",   "generation_config.json", "tokenizer.json",        "tokenizer_config.json",  kArtifactName,
+      kOptimizerState, "model.safetensors",      "optimizer.safetensors", "special_tokens_map.json"};
+  for (const std::string_view known : kNames)
+    if (name == known) return true;
+  return (name.starts_with("model") || name.starts_with(kOptimizerStem)) &&
+         (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json"));
 }
 
 const char* torch_name(DType t) { return t == DType::f32 ? "float32" : t == DType::bf16 ? "bfloat16" : "float16"; }
@@ -71,33 +83,23 @@ int64_t write_tokenizer(const ModelSource& model, const fs::path& dir) {
   return tokenizer->end_of_text();
 }
 
-void write_weights(const ModelSource& model, DType dtype, const HfExportSpec& spec,
-                   const std::function<void(int64_t, int64_t)>& progress) {
-  std::vector<ExportTensor> tensors = hf_tensors(param_table(model.spec), *model.weights, dtype);
-  int64_t total = 0, done = 0;
-  for (const ExportTensor& t : tensors) total += n_elements(t.shape) * dtype_bytes(t.dtype);
-  for (ExportTensor& t : tensors) {
-    t.read = [read = std::move(t.read), bytes = n_elements(t.shape) * dtype_bytes(t.dtype), total, &done,
-              &progress](void* dst) {
-      read(dst);
-      done += bytes;
-      if (progress) progress(done, total);
-    };
-  }
-  write_safetensors(spec.output, tensors, spec.max_shard_size);
+int64_t bytes_of(const std::vector<ExportTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const ExportTensor& t : tensors) bytes += n_elements(t.shape) * dtype_bytes(t.dtype);
+  return bytes;
 }
 
-}  // namespace
+// Tells `add` the bytes as they are produced.
+void count_bytes(std::vector<ExportTensor>& tensors, const std::function<void(int64_t)>& add) {
+  for (ExportTensor& t : tensors) {
+    t.read = [read = std::move(t.read), width = dtype_bytes(t.dtype), &add](const Box& rows, void* dst) {
+      read(rows, dst);
+      add(rows.size() * width);
+    };
+  }
+}
 
-void export_hf(const ModelSource& model, const HfExportSpec& spec,
-               const std::function<void(int64_t, int64_t)>& progress) {
-  DType dtype;
-  if (!dtype_from_name(spec.dtype.c_str(), dtype))
-    fail(ErrorKind::usage, "dtype: expected f32, bf16 or f16, found {}", spec.dtype);
-  prepare_directory(spec);
-  const fs::path dir = spec.output;
-  // The weights first: when they fail, nothing is left that stands in the way of another try.
-  write_weights(model, dtype, spec, progress);
+void write_configs(const ModelSource& model, DType dtype, const fs::path& dir) {
   const int64_t end_of_text = write_tokenizer(model, dir);
   Json config = parse_json(model.config_json, model.weights->where() + ": config.json");
   config.erase("dtype");
@@ -110,6 +112,40 @@ void export_hf(const ModelSource& model, const HfExportSpec& spec,
   }
   if (end_of_text >= 0 && !generation.contains("eos_token_id")) generation["eos_token_id"] = end_of_text;
   write_json(dir / "generation_config.json", generation);
+}
+
+}  // namespace
+
+HfExport export_hf(const ModelSource& model, const HfExportSpec& spec,
+                   const std::function<void(int64_t, int64_t)>& progress) {
+  DType dtype;
+  if (!dtype_from_name(spec.dtype.c_str(), dtype))
+    fail(ErrorKind::usage, "dtype: expected f32, bf16 or f16, found {}", spec.dtype);
+  if (spec.optimizer && model.checkpoint.empty())
+    fail(ErrorKind::usage, "--optimizer: expected a run or a checkpoint, found {}", model.weights->where());
+  std::vector<ExportTensor> weights = hf_tensors(param_table(model.spec), *model.weights, dtype), rest;
+  if (spec.optimizer) rest = optimizer_tensors(model, dtype);
+  HfExport done{.dir = spec.output.empty() ? artifact_name(model, spec.dtype) : spec.output,
+                .bytes = bytes_of(weights) + bytes_of(rest)};
+  StagedDirectory stage(done.dir, spec.force, is_export_file);
+  int64_t written = 0;
+  const std::function<void(int64_t)> add = [&](int64_t bytes) {
+    written += bytes;
+    if (progress) progress(written, done.bytes);
+  };
+  count_bytes(weights, add);
+  count_bytes(rest, add);
+  SafetensorsOptions options{.max_shard_bytes = spec.max_shard_size, .memory_bytes = spec.memory};
+  std::vector<WrittenFile> files = write_safetensors(stage.path(), weights, options);
+  if (spec.optimizer) {
+    options.stem = kOptimizerStem;
+    for (WrittenFile& file : write_safetensors(stage.path(), rest, options)) files.push_back(std::move(file));
+    write_file_atomic(stage.path() / kOptimizerState, optimizer_state(model));
+  }
+  write_configs(model, dtype, stage.path());
+  write_json(stage.path() / kArtifactName, artifact_identity(model, spec.dtype, files));
+  stage.publish();
+  return done;
 }
 
 }  // namespace rw

@@ -1,5 +1,5 @@
-#include <cmath>
 #include <map>
+#include <utility>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
@@ -10,8 +10,6 @@
 namespace rw {
 
 namespace {
-
-constexpr float kLargestF16 = 65504.0f;
 
 struct FileTensor {
   std::string name;
@@ -38,33 +36,32 @@ std::vector<FileTensor> group_by_file_tensor(const std::vector<Param>& params) {
   return list;
 }
 
-void check_fits_f16(const float* values, int64_t n, const std::string& name, const std::string& where) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (std::isfinite(values[i]) && std::abs(values[i]) > kLargestF16) {
-      fail(ErrorKind::input, "{}: tensor {}: expected values within f16's {}, found {}: export as bf16 or f32", where,
-           name, kLargestF16, values[i]);
-    }
-  }
-}
-
-// dst holds the whole file tensor as `dtype`.
-void assemble(const FileTensor& tensor, const TensorSource& weights, DType dtype, void* dst) {
+// dst holds these rows of the file tensor as `dtype`.
+void assemble(const FileTensor& tensor, const TensorSource& weights, DType dtype, const Box& rows, void* dst) {
   std::vector<float> ours, turned;
   std::vector<char> converted;
   for (const Param& p : tensor.parts) {
-    const int64_t n = n_elements(p.shape);
+    const Box part = intersect(p.file_box, rows);
+    const int64_t n = part.size();
+    if (n == 0) continue;
+    Box box = part;
+    for (size_t d = 0; d < box.offset.size(); ++d) box.offset[d] -= p.file_box.offset[d];
+    if (p.file_transposed) {
+      std::swap(box.offset[0], box.offset[1]);
+      std::swap(box.extent[0], box.extent[1]);
+    }
     ours.resize(static_cast<size_t>(n));
-    weights.read(p.name, whole(p.shape), DType::f32, ours.data());
+    weights.read(p.name, box, DType::f32, ours.data());
     if (dtype == DType::f16) check_fits_f16(ours.data(), n, p.name, weights.where());
     const float* in_file_order = ours.data();
     if (p.file_transposed) {
       turned.resize(static_cast<size_t>(n));
-      transpose_elements(ours.data(), p.shape[0], p.shape[1], sizeof(float), turned.data());
+      transpose_elements(ours.data(), box.extent[0], box.extent[1], sizeof(float), turned.data());
       in_file_order = turned.data();
     }
     converted.resize(static_cast<size_t>(n * dtype_bytes(dtype)));
     convert_elements(in_file_order, DType::f32, converted.data(), dtype, n);
-    copy_part(p.file_box, {converted.data(), dtype, p.file_box}, dst, dtype, whole(tensor.shape));
+    copy_part(part, {converted.data(), dtype, part}, dst, dtype, rows);
   }
 }
 
@@ -76,8 +73,8 @@ std::vector<ExportTensor> hf_tensors(const std::vector<Param>& params, const Ten
   for (FileTensor& tensor : group_by_file_tensor(params)) {
     const std::string name = tensor.name;
     const Shape shape = tensor.shape;
-    list.push_back({name, dtype, shape, [tensor = std::move(tensor), &weights, dtype](void* dst) {
-                      assemble(tensor, weights, dtype, dst);
+    list.push_back({name, dtype, shape, [tensor = std::move(tensor), &weights, dtype](const Box& rows, void* dst) {
+                      assemble(tensor, weights, dtype, rows, dst);
                     }});
   }
   return list;

@@ -8,6 +8,7 @@
 #include "libcore/base/log.h"
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/ckpt/hf_layout.h"
+#include "libcore/ckpt/intact.h"
 #include "libcore/ckpt/read_check.h"
 #include "libcore/ckpt/safetensors.h"
 #include "libcore/ckpt/step_dirs.h"
@@ -16,15 +17,6 @@
 namespace rw {
 
 namespace fs = std::filesystem;
-
-std::unique_ptr<Checkpoint> intact_checkpoint(const fs::path& dir) {
-  auto checkpoint = std::make_unique<Checkpoint>(dir);
-  const std::vector<std::string> faults = checkpoint->verify();
-  if (!faults.empty())
-    fail(ErrorKind::input, "{}: damaged: {}{}", dir.string(), faults.front(),
-         faults.size() > 1 ? fmt::format(" (and {} more faults; `dckpt verify` lists them)", faults.size() - 1) : "");
-  return checkpoint;
-}
 
 namespace {
 
@@ -38,6 +30,9 @@ ModelSource open_checkpoint(const fs::path& dir) {
          config == identity.end() ? "none" : config->type_name());
   }
   ModelSource model;
+  model.checkpoint = dir;
+  model.identity = identity.dump();
+  model.state = checkpoint->state().dump();
   model.spec = parse_model_spec(*config, where + ": model_config");
   model.config_json = config->dump(2);
   model.tokenizer_json = json_string(identity, "tokenizer_json", where, "");

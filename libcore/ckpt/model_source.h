@@ -19,10 +19,6 @@ ModelPlace model_place(const std::filesystem::path& path);
 // The newest committed checkpoint of a run; what was passed over is said in a warning. Error{input} when there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 
-// Opens a checkpoint and compares every byte with its digests; Error{input} lists the faults. What trains or is
-// exported must not start from damaged bytes.
-std::unique_ptr<Checkpoint> intact_checkpoint(const std::filesystem::path& dir);
-
 struct ModelSource {
   ModelSpec spec;
   std::unique_ptr<TensorSource> weights;  // our names; a checkpoint also has adam.m/NAME and adam.v/NAME
@@ -31,6 +27,8 @@ struct ModelSource {
   std::string tokenizer_config_json;      // the same (chat template, names of special tokens)
   int64_t step = -1;                      // -1: not a checkpoint
   std::vector<std::string> unused;        // tensors of a Hugging Face file that are no parameter
+  std::filesystem::path checkpoint;       // its directory; empty: not a checkpoint
+  std::string identity, state;            // of a checkpoint, JSON texts; empty otherwise
 };
 
 // A checkpoint's identity holds "model_config" (a config.json's object) and "tokenizer_json" and, where there

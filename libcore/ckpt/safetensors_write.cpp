@@ -10,6 +10,7 @@
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/hash.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/safetensors.h"
 
@@ -28,6 +29,8 @@ const char* file_dtype(DType t) {
   }
 }
 
+constexpr int64_t kBytesAside = 12;  // that producing an element takes
+
 int64_t bytes_of(const ExportTensor& t) { return n_elements(t.shape) * dtype_bytes(t.dtype); }
 
 // A file under a temporary name; publish() gives it its own. What was not published is removed.
@@ -40,7 +43,11 @@ class TemporaryFile {
     if (fd_ < 0) failed("creating it", errno);
   }
   TemporaryFile(TemporaryFile&& other) noexcept
-      : target_(std::move(other.target_)), path_(std::exchange(other.path_, {})), fd_(std::exchange(other.fd_, -1)) {}
+      : target_(std::move(other.target_)),
+        path_(std::exchange(other.path_, {})),
+        fd_(std::exchange(other.fd_, -1)),
+        bytes_(other.bytes_),
+        hash_(std::move(other.hash_)) {}
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() {
@@ -50,6 +57,8 @@ class TemporaryFile {
 
   void write(const void* data, int64_t bytes) {
     const char* at = static_cast<const char*>(data);
+    hash_.update(data, bytes);
+    bytes_ += bytes;
     while (bytes > 0) {
       const ssize_t n = ::write(fd_, at, static_cast<size_t>(std::min(bytes, int64_t{1} << 20)));
       if (n < 0 && errno == EINTR) continue;
@@ -62,6 +71,7 @@ class TemporaryFile {
     if (::fsync(fd_) != 0) failed("syncing it to disk", errno);
     if (::close(std::exchange(fd_, -1)) != 0) failed("closing it", errno);
   }
+  WrittenFile written() const { return {target_.filename().string(), bytes_, hash_.digest()}; }
   void publish() {
     if (::rename(path_.c_str(), target_.c_str()) != 0) failed("renaming it to its final name", errno);
     path_.clear();
@@ -74,6 +84,8 @@ class TemporaryFile {
   }
   fs::path target_, path_;
   int fd_;
+  int64_t bytes_ = 0;
+  StreamHash hash_;
 };
 
 std::string header_of(const std::vector<ExportTensor>& tensors, size_t begin, size_t end) {
@@ -89,17 +101,32 @@ std::string header_of(const std::vector<ExportTensor>& tensors, size_t begin, si
   return text;
 }
 
-TemporaryFile write_shard(const fs::path& target, const std::vector<ExportTensor>& tensors, size_t begin, size_t end) {
+// Tensors [begin, end) of a list.
+struct Span {
+  const std::vector<ExportTensor>& tensors;
+  size_t begin, end;
+};
+
+TemporaryFile write_shard(const fs::path& target, const Span& span, int64_t memory_bytes) {
   TemporaryFile file(target);
-  const std::string header = header_of(tensors, begin, end);
+  const std::string header = header_of(span.tensors, span.begin, span.end);
   const uint64_t length = header.size();
   file.write(&length, sizeof length);
   file.write(header.data(), static_cast<int64_t>(length));
   std::vector<char> buffer;
-  for (size_t i = begin; i < end; ++i) {
-    buffer.resize(static_cast<size_t>(bytes_of(tensors[i])));
-    tensors[i].read(buffer.data());
-    file.write(buffer.data(), bytes_of(tensors[i]));
+  for (size_t i = span.begin; i < span.end; ++i) {
+    const ExportTensor& t = span.tensors[i];
+    const int64_t rows = t.shape.empty() ? 1 : t.shape[0];
+    if (bytes_of(t) == 0) continue;
+    const int64_t row_bytes = bytes_of(t) / rows, width = dtype_bytes(t.dtype);
+    const int64_t step = std::clamp<int64_t>(memory_bytes / (row_bytes / width * (kBytesAside + width)), 1, rows);
+    for (int64_t first = 0; first < rows; first += step) {
+      Box band = whole(t.shape);
+      if (!t.shape.empty()) band.offset[0] = first, band.extent[0] = std::min(step, rows - first);
+      buffer.resize(static_cast<size_t>(band.size() * width));
+      t.read(band, buffer.data());
+      file.write(buffer.data(), band.size() * width);
+    }
   }
   file.sync_and_close();
   return file;
@@ -117,17 +144,17 @@ std::vector<size_t> split(const std::vector<ExportTensor>& tensors, int64_t max_
   return ends;
 }
 
-bool is_model_file(const std::string& name) {
-  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
-         (name.starts_with("model-") && name.ends_with(".safetensors"));
+bool is_of(const std::string& stem, const std::string& name) {
+  return name == stem + ".safetensors" || name == stem + ".safetensors.index.json" ||
+         (name.starts_with(stem + "-") && name.ends_with(".safetensors"));
 }
 
-// Model files of an earlier export: a reader must not find them beside the new ones.
-void remove_others(const fs::path& dir, const std::set<std::string>& keep) {
+// Files of an earlier export: a reader must not find them beside the new ones.
+void remove_others(const fs::path& dir, const std::string& stem, const std::set<std::string>& keep) {
   std::vector<fs::path> doomed;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
-    if (is_model_file(name) && !keep.contains(name)) doomed.push_back(entry.path());
+    if (is_of(stem, name) && !keep.contains(name)) doomed.push_back(entry.path());
   }
   std::error_code error;
   for (const fs::path& file : doomed) {
@@ -138,35 +165,42 @@ void remove_others(const fs::path& dir, const std::set<std::string>& keep) {
 
 }  // namespace
 
-void write_safetensors(const fs::path& dir, const std::vector<ExportTensor>& tensors, int64_t max_shard_bytes) {
-  CHECK(max_shard_bytes > 0, "shards of %lld bytes", static_cast<long long>(max_shard_bytes));
+std::vector<WrittenFile> write_safetensors(const fs::path& dir, const std::vector<ExportTensor>& tensors,
+                                           const SafetensorsOptions& options) {
+  CHECK(options.max_shard_bytes > 0, "shards of %lld bytes", static_cast<long long>(options.max_shard_bytes));
   std::set<std::string> names;
   for (const ExportTensor& t : tensors) CHECK(names.insert(t.name).second, "'%s' is exported twice", t.name.c_str());
 
-  const std::vector<size_t> ends = split(tensors, max_shard_bytes);
+  const std::vector<size_t> ends = split(tensors, options.max_shard_bytes);
   std::vector<TemporaryFile> files;
+  std::vector<WrittenFile> written;
   std::set<std::string> keep;
   Json weight_map = Json::object();
   int64_t total = 0;
   size_t begin = 0;
   for (size_t k = 0; k < ends.size(); ++k) {
-    const std::string name =
-        ends.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", k + 1, ends.size());
-    files.push_back(write_shard(dir / name, tensors, begin, ends[k]));
+    const std::string name = ends.size() == 1
+                                 ? options.stem + ".safetensors"
+                                 : fmt::format("{}-{:05}-of-{:05}.safetensors", options.stem, k + 1, ends.size());
+    files.push_back(write_shard(dir / name, {tensors, begin, ends[k]}, options.memory_bytes));
+    written.push_back(files.back().written());
     keep.insert(name);
     for (size_t i = begin; i < ends[k]; ++i) weight_map[tensors[i].name] = name, total += bytes_of(tensors[i]);
     begin = ends[k];
   }
   // Of several files the index goes last and an old one first: at no moment does an index name files of another export.
-  if (ends.size() > 1) remove_others(dir, keep);
+  if (ends.size() > 1) remove_others(dir, options.stem, keep);
   for (TemporaryFile& file : files) file.publish();
   fsync_path(dir);
   if (ends.size() > 1) {
     const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-    write_file_atomic(dir / "model.safetensors.index.json", index.dump(2) + "\n");
+    const std::string text = index.dump(2) + "\n", name = options.stem + ".safetensors.index.json";
+    write_file_atomic(dir / name, text);
+    written.push_back({name, static_cast<int64_t>(text.size()), hash64(text)});
   } else {
-    remove_others(dir, keep);
+    remove_others(dir, options.stem, keep);
   }
+  return written;
 }
 
 }  // namespace rw

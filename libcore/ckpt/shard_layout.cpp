@@ -192,6 +192,7 @@ int64_t create_dataset(hid_t file, const std::string& name, const TensorPiece& p
   H5Pset_layout(creation.id(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY);  // without it the offset is not known yet
   H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(creation.id(), false);  // the same pieces make the same file, whenever
   const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose, action);
   H5Pset_create_intermediate_group(links.id(), 1);
   const Handle dataset(H5Dcreate2(file, name.c_str(), type.id(), space.id(), links.id(), creation.id(), H5P_DEFAULT),

@@ -1,8 +1,11 @@
 #include "libcore/ckpt/step_dirs.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <system_error>
 
@@ -25,7 +28,7 @@ int64_t step_of(std::string_view name, std::string_view suffix) {
   name = name.substr(5, name.size() - 5 - suffix.size());
   int64_t step = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (name.size() < 8 || error != std::errc() || end != name.data() + name.size()) return -1;
+  if (name.size() < 8 || error != std::errc() || end != name.data() + name.size() || step < 0) return -1;
   return step;
 }
 
@@ -44,34 +47,91 @@ std::vector<fs::path> entries(const fs::path& dir) {
 void remove_directory(const fs::path& dir) {
   std::error_code error;
   fs::remove_all(dir, error);
-  if (error) fail(ErrorKind::runtime, "{}: removing it failed: {}", dir.string(), error.message());
+  // Another process may be removing the same.
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(ErrorKind::runtime, "{}: removing it failed: {}", dir.string(), error.message());
+}
+
+[[noreturn]] void rename_failed(const fs::path& from, const fs::path& to, int error) {
+  fail(ErrorKind::runtime, "{}: renaming it to {} failed: {}", from.string(), to.filename().string(),
+       std::error_code(error, std::generic_category()).message());
 }
 
 void rename_or_fail(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) {
-    fail(ErrorKind::runtime, "{}: renaming it to {} failed: {}", from.string(), to.filename().string(),
-         error.message());
-  }
+  if (::rename(from.c_str(), to.c_str()) != 0) rename_failed(from, to, errno);
 }
+
+fs::path parent_of(const fs::path& dir) { return dir.has_parent_path() ? dir.parent_path() : fs::path("."); }
 
 }  // namespace
 
 std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
+int64_t step_of_name(std::string_view name) { return step_of(name, ""); }
+
+fs::path tmp_path(const fs::path& dir) { return dir.string() + std::string(kTmp); }
+
 fs::path replaced_path(const fs::path& dir) { return dir.string() + std::string(kReplaced); }
 
-void remove_leftovers(const fs::path& checkpoints_dir) {
+std::vector<fs::path> leftovers(const fs::path& checkpoints_dir) {
+  std::vector<fs::path> found;
   for (const fs::path& path : entries(checkpoints_dir)) {
     const std::string name = path.filename().string();
-    if (step_of(name, kTmp) >= 0) remove_directory(path);
     const int64_t replaced = step_of(name, kReplaced);
-    if (replaced < 0) continue;
-    const fs::path successor = checkpoints_dir / step_name(replaced);
-    if (fs::exists(successor)) remove_directory(path);
-    else rename_or_fail(path, successor);
+    if (step_of(name, kTmp) >= 0 || (replaced >= 0 && fs::exists(checkpoints_dir / step_name(replaced))))
+      found.push_back(path);
   }
+  return found;
+}
+
+void remove_leftovers(const fs::path& checkpoints_dir) {
+  for (const fs::path& path : leftovers(checkpoints_dir)) remove_directory(path);
+  for (const fs::path& path : entries(checkpoints_dir)) {
+    const int64_t replaced = step_of(path.filename().string(), kReplaced);
+    if (replaced >= 0) rename_or_fail(path, checkpoints_dir / step_name(replaced));
+  }
+}
+
+void publish_directory(const fs::path& tmp, const fs::path& final) {
+  std::error_code ignored;
+  const fs::path parent = parent_of(final);
+  if (!fs::exists(final)) {
+    rename_or_fail(tmp, final);
+  } else if (::renameat2(AT_FDCWD, tmp.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
+    fsync_path(parent);
+    fs::remove_all(tmp, ignored);
+  } else if (errno != EINVAL && errno != ENOSYS) {
+    rename_failed(tmp, final, errno);
+  } else {
+    const fs::path aside = replaced_path(final);
+    rename_or_fail(final, aside);
+    rename_or_fail(tmp, final);
+    fsync_path(parent);
+    fs::remove_all(aside, ignored);
+  }
+  fsync_path(parent);
+}
+
+void remove_step(const fs::path& dir) {
+  const fs::path parent = parent_of(dir);
+  const fs::path doomed = parent / tmp_path(dir.stem());  // the stem: it may be a step-N.replaced
+  remove_directory(doomed);
+  if (::rename(dir.c_str(), doomed.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    rename_failed(dir, doomed, errno);
+  }
+  fsync_path(parent);
+  remove_directory(doomed);
+}
+
+int64_t directory_bytes(const fs::path& dir) {
+  int64_t bytes = 0;
+  std::error_code error, ignored;
+  for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    const auto size = it->is_regular_file(ignored) ? it->file_size(ignored) : 0;
+    if (!ignored) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
 }
 
 std::map<int64_t, fs::path> step_directories(const fs::path& checkpoints_dir, std::vector<fs::path>* unfinished) {
@@ -95,27 +155,14 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& checkpoints_dir, s
       if (found != step) fail(ErrorKind::input, "{}: its manifest is of step {}", dir.string(), found);
       list.push_back({step, dir});
     } catch (const Error& e) {
-      if (ignored != nullptr) ignored->push_back(e.what());
+      // What is gone was pruned meanwhile.
+      if (ignored != nullptr && fs::exists(dir)) ignored->push_back(e.what());
     }
   }
   for (const fs::path& dir : unfinished) {
     if (ignored != nullptr) ignored->push_back(dir.string() + ": a save that did not finish");
   }
   return list;
-}
-
-void prune_checkpoints(const fs::path& checkpoints_dir, int64_t keep_last, int64_t keep_every) {
-  if (keep_last <= 0) return;
-  const std::vector<CheckpointEntry> list = list_checkpoints(checkpoints_dir);
-  for (size_t i = 0; i + static_cast<size_t>(keep_last) < list.size(); ++i) {
-    if (keep_every > 0 && list[i].step % keep_every == 0) continue;
-    // Under a name that is never read, so that a crash half way leaves no directory that looks committed.
-    const fs::path doomed = checkpoints_dir / (step_name(list[i].step) + std::string(kTmp));
-    remove_directory(doomed);
-    rename_or_fail(list[i].dir, doomed);
-    fsync_path(checkpoints_dir);
-    remove_directory(doomed);
-  }
 }
 
 }  // namespace rw

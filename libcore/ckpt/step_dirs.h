@@ -1,16 +1,19 @@
-// The names inside a checkpoints directory, and what a directory under one of them is worth.
+// The names inside a checkpoints directory, and moving directories so that a crash leaves whole ones.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rw {
 
 constexpr const char* kManifestName = "manifest.json";
 
-std::string step_name(int64_t step);  // "step-00000100"
+std::string step_name(int64_t step);                               // "step-00000100"
+int64_t step_of_name(std::string_view name);                       // "step-00000100" -> 100; -1 for any other name
+std::filesystem::path tmp_path(const std::filesystem::path& dir);  // where a step is written, or dies
 std::filesystem::path replaced_path(
     const std::filesystem::path& dir);  // where a step lies while its successor moves in
 
@@ -18,8 +21,22 @@ std::filesystem::path replaced_path(
 std::map<int64_t, std::filesystem::path> step_directories(const std::filesystem::path& checkpoints_dir,
                                                           std::vector<std::filesystem::path>* unfinished = nullptr);
 
-// Removes what interrupted saves and prunings left: step-*.tmp, and step-*.replaced whose successor arrived (otherwise
-// it is renamed back). Error{runtime} when that is not possible.
+// What interrupted saves, copies and prunings left and no reader needs: step-*.tmp, and step-*.replaced whose successor
+// arrived.
+std::vector<std::filesystem::path> leftovers(const std::filesystem::path& checkpoints_dir);
+// Removes them; a step-*.replaced whose successor did not arrive is renamed back. Error{runtime} when that is not
+// possible.
 void remove_leftovers(const std::filesystem::path& checkpoints_dir);
+
+// Puts tmp, complete and fsynced, in the place of `final`, and fsyncs their directory. A committed step of the same
+// name is swapped out in one system call where the file system can; elsewhere it steps aside under a name that the
+// reader accepts while the final one is missing. Error{runtime}; `final` is then the old one or the new one, whole.
+void publish_directory(const std::filesystem::path& tmp, const std::filesystem::path& final);
+
+// Removes a step's directory: first its name, so that a crash half way leaves no directory that looks committed.
+// Nothing happens when it is gone already. Error{runtime}.
+void remove_step(const std::filesystem::path& dir);
+
+int64_t directory_bytes(const std::filesystem::path& dir);  // of the files in it; 0 when it cannot be read
 
 }  // namespace rw

@@ -1,6 +1,7 @@
 #include "libcore/spec/train_spec.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <string_view>
 
@@ -241,22 +242,61 @@ FieldList fields(TrainSpec& s) {
        .group = "Run"},
       {.name = "checkpoint-every",
        .value = &s.checkpoint_every,
-       .help = "steps between checkpoints; 0: only at the end",
+       .help =
+           "steps between checkpoints; 0: only at the end; auto: what --mtbf and the measured cost of a save ask for",
+       .group = "Checkpoints"},
+      {.name = "checkpoint-mode",
+       .value = &s.checkpoint_mode,
+       .help =
+           "async: written behind the next steps, and one that comes due meanwhile is left out; sync: training waits "
+           "until each is committed",
+       .choices = {"async", "sync"},
+       .group = "Checkpoints"},
+      {.name = "mtbf",
+       .value = &s.mtbf,
+       .help = "hours between failures of the whole job, on average, for --checkpoint-every auto",
+       .min = 0,
+       .max = 1e6,
+       .group = "Checkpoints"},
+      {.name = "checkpoint-dir",
+       .value = &s.checkpoint_dir,
+       .help = "folder for the checkpoints, on storage that all ranks share; default: checkpoints in --out",
+       .group = "Checkpoints"},
+      {.name = "local-checkpoint-dir",
+       .value = &s.local_checkpoint_dir,
+       .help = "fast folder of each node (NVMe, /dev/shm; {node} becomes the node's number): every file also gets a "
+               "copy on another node, and durable checkpoints are uploaded from here",
+       .group = "Checkpoints"},
+      {.name = "local-checkpoint-every",
+       .value = &s.local_checkpoint_every,
+       .help = "steps between local checkpoints; 0: when a durable one is due",
        .min = 0,
        .max = kMany,
-       .group = "Run"},
+       .group = "Checkpoints"},
+      {.name = "checkpoint-memory",
+       .value = &s.checkpoint_memory,
+       .help = "host memory a rank may take to stage a save, which then goes in waves; 0: as much as its file",
+       .min = 0,
+       .is_size = true,
+       .group = "Checkpoints"},
+      {.name = "checkpoint-bandwidth",
+       .value = &s.checkpoint_bandwidth,
+       .help = "bytes a second a rank may write in the background; 0: no limit",
+       .min = 0,
+       .is_size = true,
+       .group = "Checkpoints"},
       {.name = "keep-last",
        .value = &s.keep_last,
        .help = "checkpoints to keep, newest first; 0: all",
        .min = 0,
        .max = 1e9,
-       .group = "Run"},
+       .group = "Checkpoints"},
       {.name = "keep-every",
        .value = &s.keep_every,
        .help = "also keep each checkpoint whose step is a multiple of this; 0: none",
        .min = 0,
        .max = kMany,
-       .group = "Run"},
+       .group = "Checkpoints"},
       {.name = "max-skips",
        .value = &s.max_skips,
        .help = "stop after so many non-finite steps in a row; the checkpoints before them stand",
@@ -334,12 +374,28 @@ void check_train_spec(const TrainSpec& s) {
   if (s.lr_batch_rule != "none" && s.lr_base_batch == 0)
     fail(ErrorKind::usage, "--lr-batch-rule {} needs --lr-base-batch, the batch that --lr was chosen for",
          s.lr_batch_rule);
+  if (checkpoint_interval(s) == -1 && s.mtbf <= 0)
+    fail(ErrorKind::usage, "--checkpoint-every auto needs --mtbf, the hours between failures of the whole job");
+  if (s.local_checkpoint_every > 0 && s.local_checkpoint_dir.empty())
+    fail(ErrorKind::usage, "--local-checkpoint-every needs --local-checkpoint-dir");
+}
+
+int64_t checkpoint_interval(const TrainSpec& s) {
+  if (s.checkpoint_every == "auto") return -1;
+  int64_t steps = -1;
+  const char* end = s.checkpoint_every.data() + s.checkpoint_every.size();
+  const auto [at, error] = std::from_chars(s.checkpoint_every.data(), end, steps);
+  if (error != std::errc() || at != end || steps < 0)
+    fail(ErrorKind::usage, "--checkpoint-every {}: expected a number of steps (0: only at the end) or auto",
+         s.checkpoint_every);
+  return steps;
 }
 
 bool changes_result(const std::string& field) {
   // clang-format off
   constexpr std::string_view kRunning[] = {
-      "out", "resume", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "keep-last",
+      "out", "resume", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "checkpoint-mode", "mtbf",
+      "checkpoint-dir", "local-checkpoint-dir", "local-checkpoint-every", "checkpoint-memory", "checkpoint-bandwidth", "keep-last",
       "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "check-replicas-every",
       "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks"};
   // A layout changes where a sum is made, not which sum.

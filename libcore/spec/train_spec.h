@@ -50,7 +50,11 @@ struct TrainSpec {
   std::string dry_run_rank = "0";
   int64_t dry_run_ranks = 0;
 
-  int64_t eval_every = 0, log_every = 1, checkpoint_every = 0, keep_last = 2, keep_every = 0;
+  int64_t eval_every = 0, log_every = 1;
+  std::string checkpoint_every = "0", checkpoint_mode = "async", checkpoint_dir, local_checkpoint_dir;
+  int64_t local_checkpoint_every = 0, keep_last = 2, keep_every = 0;
+  double mtbf = 0.0;
+  int64_t checkpoint_memory = 0, checkpoint_bandwidth = 0;  // bytes, bytes/s
   double peak_flops = 0.0;
   double comm_timeout = 300.0;
   int64_t max_skips = 10;
@@ -58,6 +62,8 @@ struct TrainSpec {
 };
 
 FieldList fields(TrainSpec& spec);
+// Steps between durable checkpoints as --checkpoint-every says; 0: only at the end; -1: auto. Error{usage}.
+int64_t checkpoint_interval(const TrainSpec& spec);
 // What no single field can say alone; Error{usage} names the flags.
 void check_train_spec(const TrainSpec& spec);
 // Whether a setting changes what is computed (not the output folder, logging, threads).

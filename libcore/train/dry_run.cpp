@@ -8,6 +8,7 @@
 #include "libcore/base/error.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/setup.h"
+#include "libcore/train/train_state.h"
 
 namespace rw {
 namespace {
@@ -48,6 +49,8 @@ DryRun dry_run(const DryRunSettings& settings, int64_t rank) {
   clock.start();
   step.run({.first_sample = 0, .lr = 1e-3}, read_nothing, clock);
   DryRun run{.rank = rank, .bytes = {}, .total_bytes = arena.total_bytes(), .ops = log.ops, .comm = record->counts};
+  for (const TensorPiece& piece : checkpoint_pieces(step))
+    run.checkpoint_bytes += piece.box.size() * dtype_bytes(piece.dtype);
   for (size_t o = 0; o < run.bytes.size(); ++o) run.bytes[o] = arena.bytes(static_cast<MemoryOwner>(o));
   return run;
 }
@@ -67,8 +70,13 @@ Json dry_run_json(const DryRun& run) {
   for (const auto& [key, count] : run.comm)
     comm.push_back(
         {{"group", key.first}, {"kind", comm_kind_name(key.second)}, {"calls", count.calls}, {"bytes", count.bytes}});
-  return {{"rank", run.rank}, {"memory_bytes", bytes}, {"high_water_bytes", run.total_bytes}, {"flops", flops},
-          {"ops", ops},       {"collectives", comm}};
+  return {{"rank", run.rank},
+          {"memory_bytes", bytes},
+          {"high_water_bytes", run.total_bytes},
+          {"checkpoint_bytes", run.checkpoint_bytes},
+          {"flops", flops},
+          {"ops", ops},
+          {"collectives", comm}};
 }
 
 std::string dry_run_report(const TrainSpec& asked) {

@@ -20,6 +20,7 @@ struct DryRun {
   std::array<int64_t, static_cast<size_t>(MemoryOwner::n_owners)>
       bytes{};                                                 // by owner, all there until the end of the run
   int64_t total_bytes = 0;                                     // the arena's high-water mark
+  int64_t checkpoint_bytes = 0;                                // of a checkpoint, what this rank writes
   std::map<std::string, OpCount, std::less<>> ops;             // of one step
   std::map<std::pair<std::string, CommKind>, CommCount> comm;  // of one step, by (group, kind)
 };

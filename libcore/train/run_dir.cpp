@@ -8,12 +8,24 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
-#include "libcore/ckpt/model_source.h"
+#include "libcore/ckpt/intact.h"
+#include "libcore/ckpt/step_dirs.h"
+#include "libcore/comm/agree.h"
 
 namespace rw {
 namespace fs = std::filesystem;
 
-fs::path checkpoints_dir(const TrainSpec& spec) { return fs::path(spec.out) / "checkpoints"; }
+fs::path checkpoints_dir(const TrainSpec& spec) {
+  return spec.checkpoint_dir.empty() ? fs::path(spec.out) / "checkpoints" : fs::path(spec.checkpoint_dir);
+}
+
+fs::path local_dir(const TrainSpec& spec, const std::string& run_id, int node) {
+  if (spec.local_checkpoint_dir.empty()) return {};
+  constexpr std::string_view kNode = "{node}";
+  std::string dir = spec.local_checkpoint_dir;
+  for (size_t at; (at = dir.find(kNode)) != std::string::npos;) dir.replace(at, kNode.size(), std::to_string(node));
+  return fs::path(dir) / run_id;
+}
 
 namespace {
 
@@ -43,48 +55,95 @@ bool holds_committed(const fs::path& dir) {
 
 }  // namespace
 
-ResumePlan plan_resume(const TrainSpec& spec) {
-  ResumePlan plan;
-  const bool used = fs::exists(fs::path(spec.out) / "run.json");
-  if (fs::exists(spec.out) && !fs::is_directory(spec.out))
-    fail(ErrorKind::usage, "--out {}: expected a directory or a new name, found a file", spec.out);
-  if (spec.resume == "none") {
-    if (used)
-      fail(ErrorKind::usage,
-           "--out {} already holds a run; continue it with --resume auto, or choose another directory", spec.out);
-    return plan;
-  }
-  if (spec.resume != "auto") {
-    const fs::path checkpoint = checkpoint_at(spec.resume, plan.notes);
-    if (used && fs::weakly_canonical(checkpoint).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
+namespace {
+
+// A checkpoint that --resume names.
+void plan_named(ResumePlan& plan, const TrainSpec& spec, bool used, const fs::path& local, Comm& comm) {
+  fs::path dir;
+  agree(comm, [&] {
+    dir = checkpoint_at(spec.resume, plan.notes);
+    if (used && fs::weakly_canonical(dir).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
       fail(ErrorKind::usage,
            "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out",
            spec.resume, spec.out);
-    plan.checkpoint = intact_checkpoint(checkpoint);
-    // Two histories in one folder would be mixed up by the next resume.
+  });
+  plan.checkpoint = intact_checkpoint(dir, comm);
+  // Two histories in one folder would be mixed up by the next resume.
+  agree(comm, [&] {
     if (const auto all = list_checkpoints(checkpoints_dir(spec)); used && all.back().step > plan.checkpoint->step())
       fail(ErrorKind::usage,
            "--resume {}: --out {} holds newer checkpoints, up to step {}; move or remove those, or go on in another "
            "--out",
            spec.resume, spec.out, all.back().step);
-    return plan;
-  }
-  std::vector<std::string> ignored;
-  const auto entries = list_checkpoints(checkpoints_dir(spec), &ignored);
-  for (const std::string& reason : ignored) plan.notes.push_back("ignored " + reason);
+  });
+  if (local.empty()) return;
+  const LocalStep newer = find_local_step(local, plan.checkpoint->step(), comm, plan.notes);
+  if (newer.step >= 0)
+    throw SharedError(
+        ErrorKind::usage,
+        fmt::format("--resume {}: {} holds a newer checkpoint, of step {}; go on with --resume auto, or remove it",
+                    spec.resume, local.string(), newer.step));
+}
+
+void plan_newest(ResumePlan& plan, const TrainSpec& spec, const fs::path& local, Comm& comm) {
+  std::vector<CheckpointEntry> entries;
+  agree(comm, [&] {
+    std::vector<std::string> ignored;
+    entries = list_checkpoints(checkpoints_dir(spec), &ignored);
+    for (const std::string& reason : ignored) plan.notes.push_back("ignored " + reason);
+  });
+  const int64_t newest_durable = entries.empty() ? -1 : entries.back().step;
+  const auto take_local = [&](int64_t newer_than) {
+    if (local.empty()) return false;
+    plan.local = find_local_step(local, newer_than, comm, plan.notes);
+    if (plan.local.step < 0) return false;
+    agree(comm, [&] {
+      plan.checkpoint = std::make_unique<Checkpoint>(local / step_name(plan.local.step), Checkpoint::Files::those_here);
+    });
+    return true;
+  };
+  if (take_local(newest_durable)) return;
   for (auto entry = entries.rbegin(); entry != entries.rend() && plan.checkpoint == nullptr; ++entry) {
     try {
-      plan.checkpoint = intact_checkpoint(entry->dir);
-    } catch (const Error& e) {
+      plan.checkpoint = intact_checkpoint(entry->dir, comm);
+    } catch (const SharedError& e) {
       plan.notes.push_back(fmt::format("passed over a damaged checkpoint: {}", e.what()));
     }
   }
+  // Older local steps than a damaged durable one are better than still older durable ones.
+  const int64_t durable = plan.checkpoint == nullptr ? -1 : plan.checkpoint->step();
+  if (durable < newest_durable && take_local(durable)) return;
   // A save that was interrupted before its first commit leaves a .tmp folder only; anything else held training that
   // must not be silently begun anew.
-  if (plan.checkpoint == nullptr && holds_committed(checkpoints_dir(spec)))
-    fail(ErrorKind::input,
-         "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
-         checkpoints_dir(spec).string(), plan.notes.empty() ? "no manifest was found" : plan.notes.front());
+  agree(comm, [&] {
+    if (plan.checkpoint == nullptr && holds_committed(checkpoints_dir(spec)))
+      fail(ErrorKind::input,
+           "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
+           checkpoints_dir(spec).string(), plan.notes.empty() ? "no manifest was found" : plan.notes.front());
+  });
+}
+
+}  // namespace
+
+ResumePlan plan_resume(const TrainSpec& spec, const fs::path& local, Comm& comm) {
+  ResumePlan plan;
+  bool used = false;
+  agree(comm, [&] {
+    used = fs::exists(fs::path(spec.out) / "run.json");
+    if (fs::exists(spec.out) && !fs::is_directory(spec.out))
+      fail(ErrorKind::usage, "--out {}: expected a directory or a new name, found a file", spec.out);
+    if (spec.resume == "none" && used)
+      fail(ErrorKind::usage,
+           "--out {} already holds a run; continue it with --resume auto, or choose another directory", spec.out);
+    if (spec.resume == "none" && !spec.checkpoint_dir.empty() && holds_committed(spec.checkpoint_dir))
+      fail(ErrorKind::usage,
+           "--checkpoint-dir {} holds checkpoints of another run; give each run a folder of its own, or go on from "
+           "these with --resume auto",
+           spec.checkpoint_dir);
+  });
+  if (spec.resume == "none") return plan;
+  if (spec.resume == "auto") plan_newest(plan, spec, local, comm);
+  else plan_named(plan, spec, used, local, comm);
   return plan;
 }
 
@@ -96,13 +155,47 @@ std::string run_id_of(const fs::path& out) {
   return hex64(hash64(fmt::format("{} {} {} {}", utc_timestamp(), now_s(), ::getpid(), host))).substr(0, 12);
 }
 
-FileLock lock_run(const fs::path& out) {
+namespace {
+
+void make_directories(const char* flag, const fs::path& dir) {
   std::error_code error;
-  fs::create_directories(out / "checkpoints", error);
-  if (error) fail(ErrorKind::runtime, "--out {}: cannot be created: {}", out.string(), error.message());
-  return FileLock(out / ".lock",
-                  fmt::format("--out {}: another process is training in it; wait for it or choose another directory",
-                              out.string()));
+  fs::create_directories(dir, error);
+  if (error) fail(ErrorKind::runtime, "{} {}: cannot be created: {}", flag, dir.string(), error.message());
+}
+
+// So that whoever knows the run finds its checkpoints.
+void link_checkpoints(const TrainSpec& spec) {
+  const fs::path link = fs::path(spec.out) / "checkpoints", target = fs::canonical(spec.checkpoint_dir);
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link))) {
+    if (fs::weakly_canonical(link, error) == target) return;
+    if (fs::is_symlink(link) || !fs::is_empty(link, error))
+      fail(ErrorKind::usage,
+           "--checkpoint-dir {}: the checkpoints of --out {} are in {}; leave the flag out, or move them there first",
+           spec.checkpoint_dir, spec.out, fs::weakly_canonical(link, error).string());
+    fs::remove(link, error);
+  }
+  fs::create_directory_symlink(target, link, error);
+  if (error)
+    fail(ErrorKind::runtime, "{}: linking it to {} failed: {}", link.string(), target.string(), error.message());
+}
+
+}  // namespace
+
+std::vector<FileLock> lock_run(const TrainSpec& spec) {
+  const fs::path out = spec.out;
+  std::vector<FileLock> locks;
+  make_directories("--out", out);
+  locks.emplace_back(out / ".lock",
+                     fmt::format("--out {}: another process is training in it; wait for it or choose another directory",
+                                 out.string()));
+  make_directories(spec.checkpoint_dir.empty() ? "--out" : "--checkpoint-dir", checkpoints_dir(spec));
+  if (spec.checkpoint_dir.empty()) return locks;
+  link_checkpoints(spec);
+  locks.emplace_back(fs::path(spec.checkpoint_dir) / ".lock",
+                     fmt::format("--checkpoint-dir {}: another run saves in it; give each run a folder of its own",
+                                 spec.checkpoint_dir));
+  return locks;
 }
 
 void write_run_json(const fs::path& out, Json run) {

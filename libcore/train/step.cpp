@@ -128,13 +128,14 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   double exposed = record_->exposed_s;
   record_->phase = "counts";
   const bool speaks = speaks_for_its_samples();
-  int64_t counts[3] = {speaks ? count_valid(targets_, n_local) : 0, inputs.stop_asked ? 1 : 0,
-                       speaks ? static_cast<int64_t>(digest) : 0};
-  mesh_.world->all_reduce(counts, 3, DType::i64, ReduceOp::sum);
+  int64_t counts[5] = {speaks ? count_valid(targets_, n_local) : 0, inputs.stop_asked ? 1 : 0,
+                       speaks ? static_cast<int64_t>(digest) : 0, inputs.votes[0], inputs.votes[1]};
+  mesh_.world->all_reduce(counts, 5, DType::i64, ReduceOp::sum);
   StepResult result{};
   result.valid_tokens = counts[0];
   result.stop = counts[1] > 0;
   result.fingerprint = static_cast<uint64_t>(counts[2]);
+  result.votes = {counts[3], counts[4]};
 
   // Without a valid target every gradient is zero whatever the scale.
   const double d_scale = inputs.loss_scale / static_cast<double>(std::max<int64_t>(1, result.valid_tokens));
@@ -164,6 +165,7 @@ StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, Ste
   result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.updated = result.finite && inputs.allow(result.loss, result.grad_norm);
   if (result.updated) {
+    inputs.before_update();
     optimizer_.step(
         weights_, grads_,
         {.lr = inputs.lr, .grad_scale = clip_scale(result.grad_norm, settings_.clip_norm) / inputs.loss_scale}, exec_);

@@ -2,6 +2,7 @@
 // gradients reduced meanwhile, clip, AdamW. On a meta mesh, op table and arena it runs without computing anything: the
 // dry run.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +43,9 @@ struct StepInputs {
   bool stop_asked = false;  // this rank's wish to stop
   // Asked before the update, on all ranks alike: false leaves the weights as they are.
   std::function<bool(double loss, double grad_norm)> allow = [](double, double) { return true; };
+  // Called on each rank right before its weights change.
+  std::function<void()> before_update = [] {};
+  std::array<int64_t, 2> votes{};  // added up over the ranks, whatever they mean
 };
 
 struct StepResult {
@@ -52,6 +56,7 @@ struct StepResult {
   bool finite;           // loss and gradient; no update otherwise, on all ranks alike
   bool updated;
   bool stop;  // some rank was asked to stop
+  std::array<int64_t, 2> votes;
 };
 
 class TrainStep {

@@ -76,25 +76,42 @@ std::vector<TensorPiece> gradient_pieces(TrainStep& step) {
   return pieces;
 }
 
-void load_params(TrainStep& step, const TensorSource& source, Load what) {
+namespace {
+
+// Calls visit(name, box, where it goes) for each box that is read.
+template <typename Visit>
+void for_each_box(TrainStep& step, Load what, Visit visit) {
   const auto& params = step.layout().params();
-  const auto read_pieces = [&](const char* prefix, auto&& place) {
+  const auto pieces = [&](const char* prefix, auto&& place) {
     for (const ShardPiece& piece : step.shards().own_pieces()) {
       const LocalParam& p = params[piece.param];
-      source.read(prefix + p.name, rows_box(p, piece.rows), DType::f32, place(piece));
+      visit(prefix + p.name, rows_box(p, piece.rows), place(piece));
     }
   };
   if (step.weights().sharded()) {
-    read_pieces("", [&](const ShardPiece& piece) { return step.weights().at(piece); });
+    pieces("", [&](const ShardPiece& piece) { return step.weights().at(piece); });
   } else {
-    for (const LocalParam& p : params)
-      source.read(p.name, p.box, DType::f32, step.weights().masters() + p.slice.offset);
+    for (const LocalParam& p : params) visit(p.name, p.box, step.weights().masters() + p.slice.offset);
   }
   if (what == Load::weights_and_moments) {
-    read_pieces("adam.m/", [&](const ShardPiece& piece) { return step.optimizer().m() + piece.shard_at; });
-    read_pieces("adam.v/", [&](const ShardPiece& piece) { return step.optimizer().v() + piece.shard_at; });
+    pieces("adam.m/", [&](const ShardPiece& piece) { return step.optimizer().m() + piece.shard_at; });
+    pieces("adam.v/", [&](const ShardPiece& piece) { return step.optimizer().v() + piece.shard_at; });
   }
+}
+
+}  // namespace
+
+void load_params(TrainStep& step, const TensorSource& source, Load what) {
+  for_each_box(step, what,
+               [&](const std::string& name, const Box& box, float* to) { source.read(name, box, DType::f32, to); });
   step.weights().loaded();
+}
+
+std::vector<std::pair<std::string, Box>> boxes_to_load(TrainStep& step) {
+  std::vector<std::pair<std::string, Box>> boxes;
+  for_each_box(step, Load::weights_and_moments,
+               [&](const std::string& name, const Box& box, float*) { boxes.emplace_back(name, box); });
+  return boxes;
 }
 
 void init_weights(TrainStep& step, uint64_t seed) {

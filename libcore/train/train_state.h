@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libcore/base/json.h"
@@ -32,6 +33,8 @@ std::vector<TensorPiece> gradient_pieces(TrainStep& step);
 // Reads weights, and the moments where asked for; tensors may come from any layout.
 enum class Load { weights, weights_and_moments };
 void load_params(TrainStep& step, const TensorSource& source, Load what);
+// The (tensor, box) list that load_params() reads of weights and moments.
+std::vector<std::pair<std::string, Box>> boxes_to_load(TrainStep& step);
 // Initial values, the same in every layout.
 void init_weights(TrainStep& step, uint64_t seed);
 

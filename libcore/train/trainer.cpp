@@ -31,10 +31,13 @@ StepInputs Trainer::step_inputs() {
           .lr = lr_at(spec_, peak_lr_, state_.step + 1),
           .loss_scale = loss_scale_ ? static_cast<double>(loss_scale_->scale()) : 1.0,
           .stop_asked = stop_signal() != 0,
-          .allow = [this](double loss, double grad_norm) {
-            guard_report_ = guard_->observe(state_.step + 1, loss, grad_norm);
-            return guard_report_->action == GuardAction::go_on || guard_report_->action == GuardAction::warn;
-          }};
+          .allow =
+              [this](double loss, double grad_norm) {
+                guard_report_ = guard_->observe(state_.step + 1, loss, grad_norm);
+                return guard_report_->action == GuardAction::go_on || guard_report_->action == GuardAction::warn;
+              },
+          .before_update = [this] { finish_staging(); },
+          .votes = saver_->votes()};
 }
 
 StepResult Trainer::train_step(const StepInputs& inputs) {
@@ -58,6 +61,7 @@ StepResult Trainer::train_step(const StepInputs& inputs) {
   state_.updates = step_->optimizer().steps_taken();
   skips_in_a_row_ = result.finite || update_overflowed_ ? 0 : skips_in_a_row_ + 1;
   if (!result.updated) ++state_.skipped;
+  must_differ_ = must_differ_ || (result.updated && inputs.lr > 0 && result.grad_norm > 0);
   return result;
 }
 
@@ -74,89 +78,6 @@ void Trainer::validate() {
   observer_.note(fmt::format("step {}: validation loss {:.4f} nats/token, {:.4f} nats/byte ({} tokens, {:.1f} s)",
                              state_.step, last_validation_.loss, last_validation_.loss_per_byte,
                              last_validation_.tokens, now_s() - start));
-}
-
-// A checkpoint that cannot be removed is no reason to stop.
-void Trainer::prune() {
-  try {
-    prune_checkpoints(checkpoints_dir(spec_), spec_.keep_last, spec_.keep_every);
-  } catch (const Error& e) {
-    warn(fmt::format("step {}: old checkpoints stay: {}", state_.step, e.what()));
-  }
-}
-
-// Saves unless this step is saved already. A failed save leaves the previous checkpoint and says so.
-bool Trainer::save() {
-  if (saved_step_ == state_.step || failed_save_step_ == state_.step) return saved_step_ == state_.step;
-  if (skips_in_a_row_ > 0) {
-    warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
-    return true;
-  }
-  comm_record_->phase = "checkpoint";
-  try {
-    const std::vector<TensorPiece> pieces = checkpoint_pieces(*step_);
-    state_.guard = guard_->state().dump();
-    if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
-    const SaveReport report =
-        save_checkpoint(checkpoints_dir(spec_), state_.step, pieces, identity_, state_json(state_), watched_world());
-    comm_record_->phase = "";
-    last_save_s_ = report.seconds;
-    last_bytes_ = report.bytes;
-    saved_step_ = state_.step;
-    rewinds_ = 0;
-    event("checkpoint", {{"seconds", report.seconds}, {"bytes", report.bytes}});
-    if (first_rank()) prune();
-    note(fmt::format("step {}: checkpoint saved, {} in {}", state_.step,
-                     format_bytes(static_cast<double>(report.bytes)), format_seconds(report.seconds)));
-    return true;
-  } catch (const SharedError& e) {
-    failed_save_step_ = state_.step;
-    event("checkpoint_failed", {{"error", e.what()}});
-    warn(fmt::format(
-        "step {}: no checkpoint was saved: {}; {}", state_.step, e.what(),
-        saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_) : std::string("there is none yet")));
-    return false;
-  }
-}
-
-// Back to the newest checkpoint, with the data going on after the batches seen since: those are skipped.
-bool Trainer::rewind() {
-  std::optional<CheckpointEntry> newest;
-  agree(watched_world(), [&] {
-    const std::vector<CheckpointEntry> all = list_checkpoints(checkpoints_dir(spec_));
-    for (const CheckpointEntry& entry : all)
-      if (entry.step <= state_.step) newest = entry;
-  });
-  if (!newest) {
-    warn(fmt::format("step {}: nothing to rewind to, no checkpoint was saved; the update was skipped", state_.step));
-    return false;
-  }
-  if (++rewinds_ > spec_.max_skips)
-    throw SharedError(
-        ErrorKind::runtime,
-        fmt::format("the loss spiked after each of {} rewinds to step {}; use a smaller --lr, look at the "
-                    "data from sample {}, or use --on-spike skip",
-                    spec_.max_skips, newest->step, state_.samples));
-  const int64_t from = state_.step, samples = state_.samples, skipped = state_.skipped;
-  agree(watched_world(), [&] {
-    const Checkpoint checkpoint(newest->dir);
-    state_ = parse_state(checkpoint.state(), checkpoint.where());
-    take_up(checkpoint);
-  });
-  event("rewind",
-        {{"from_step", from}, {"skipped_samples", {{"first", state_.samples}, {"n", samples - state_.samples}}}});
-  warn(fmt::format("step {}: rewound to the checkpoint of step {}; samples {} to {} are skipped", from, state_.step,
-                   state_.samples, samples - 1));
-  state_.samples = samples;
-  state_.skipped = skipped;
-  if (first_rank()) {
-    const std::filesystem::path metrics = std::filesystem::path(spec_.out) / "metrics.jsonl";
-    drop_lines_after(metrics, state_.step);
-    metrics_ = JsonLines(metrics);  // the old one writes to the file that this one has replaced
-  }
-  saved_step_ = state_.step;
-  last_validated_ = -1;
-  return true;
 }
 
 TrainSummary Trainer::summary(bool interrupted) const {
@@ -182,6 +103,8 @@ TrainSummary Trainer::summary(bool interrupted) const {
   result["train_s"] = train_s_;
   result["wall_s"] = now_s() - start_s_;
   result["checkpoint_step"] = saved_step_;
+  result["checkpoint_stall_s"] = stall_s_;
+  result["checkpoint_stall_share"] = train_s_ > 0 ? stall_s_ / (train_s_ + stall_s_) : 0;
   result["interrupted"] = interrupted;
   return {.json = result.dump(), .interrupted = interrupted};
 }
@@ -205,6 +128,7 @@ TrainSummary Trainer::run() {
     const StepInputs inputs = step_inputs();
     const StepResult result = train_step(inputs);
     record_step(result);
+    heed(saver_->advance(result.votes));
     if (parallel_check_) verify_parallel(inputs, result);
     if (!result.finite && !update_overflowed_ && spec_.nan_trace) trace_nan();
     stop = result.stop && state_.step < spec_.steps;
@@ -216,12 +140,12 @@ TrainSummary Trainer::run() {
     if (skips_in_a_row_ >= spec_.max_skips) give_up();
     if (stop) break;
     if (spec_.eval_every > 0 && state_.step % spec_.eval_every == 0) validate();
-    if (spec_.checkpoint_every > 0 && state_.step % spec_.checkpoint_every == 0) save();
+    save_if_due();
   }
   if (skips_in_a_row_ > 0) give_up();
   if (state_.step == first_step_)
     warn(fmt::format("nothing to do: the run is at step {} and --steps is {}", state_.step, spec_.steps));
-  const bool saved = save();
+  const bool saved = save_last();
   if (!saved && stop)
     throw SharedError(ErrorKind::runtime,
                       fmt::format("stopped by a signal at step {} and could not save", state_.step));

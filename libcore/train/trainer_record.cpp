@@ -48,7 +48,7 @@ Json Trainer::metrics_line(const StepResult& result) const {
   for (int c = 0; c < static_cast<int>(TimeCategory::n_categories); ++c) {
     const auto category = static_cast<TimeCategory>(c);
     times[time_category_name(category)] =
-        category == TimeCategory::checkpoint ? last_save_s_ : clock_.seconds(category);
+        category == TimeCategory::checkpoint ? step_stall_s_ : clock_.seconds(category);
   }
   for (int o = 0; o < static_cast<int>(MemoryOwner::n_owners); ++o)
     if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0)
@@ -89,17 +89,22 @@ Json Trainer::metrics_line(const StepResult& result) const {
                {"skipped", !result.updated},
                {"skipped_total", state_.skipped}};
   if (loss_scale_) line["loss_scale"] = scale_used_;
+  if (!saves_.empty()) line["checkpoints"] = saves_;
+  if (const int64_t pool = saver_->pool_bytes(); pool > 0) line["memory_bytes"]["checkpoint_staging"] = pool;
   return line;
 }
 
 void Trainer::record_step(const StepResult& result) {
   last_loss_ = result.loss;
-  train_s_ += clock_.total();
+  train_s_ += clock_.total() - clock_.seconds(TimeCategory::checkpoint);
+  step_stall_s_ = saver_->take_blocking_s();
+  stall_s_ += step_stall_s_;
+  (saver_->idle() ? quiet_ : busy_).add(clock_.total() - clock_.seconds(TimeCategory::checkpoint));
   const Json line =
       first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
   watch_stragglers();
   if (!first_rank()) return;
-  last_save_s_ = 0;
+  saves_.clear();
   if (!metrics_.write(line) && !metrics_full_) {
     metrics_full_ = true;
     warn(fmt::format(

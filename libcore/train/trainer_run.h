@@ -12,6 +12,7 @@
 #include "kernels/op_log.h"
 #include "libcore/base/clock.h"
 #include "libcore/base/files.h"
+#include "libcore/ckpt/async_save.h"
 #include "libcore/data/data_order.h"
 #include "libcore/model/model_flops.h"
 #include "libcore/spec/layout.h"
@@ -57,8 +58,10 @@ class Trainer {
   void start();
   void open_inputs();
   void check_memory();
+  void plan_staging(int64_t file_bytes, int64_t free_bytes);
   void build_step();
-  void take_up(const Checkpoint& checkpoint);
+  void plan_start();
+  void take_up(ResumePlan& plan);
   void load_weights();
   void measure_peak();
   void start_run_dir();
@@ -79,10 +82,22 @@ class Trainer {
   StepResult train_step(const StepInputs& inputs);
   void validate();
   [[noreturn]] void give_up();
-  bool save();
-  void prune();
-  bool rewind();
   TrainSummary summary(bool interrupted) const;
+
+  // trainer_checkpoint.cpp
+  void start_saver();
+  void finish_staging();
+  void save_if_due();
+  bool request_save(bool durable, bool local);
+  std::string saved_identity() const;
+  void heed(const std::vector<SaveNews>& news);
+  void warn_unchanged(const SaveNews& news);
+  void choose_interval(const SaveNews& news);
+  void prune();
+  bool save_last();
+  bool rewind();
+  // Of the seconds since the first step, those in which a save kept training waiting.
+  double stall_share() const { return train_s_ + stall_s_ > 0 ? stall_s_ / (train_s_ + stall_s_) : 0; }
 
   TrainSpec spec_;
   Comm& world_;
@@ -107,7 +122,7 @@ class Trainer {
   std::optional<ParallelCheck> parallel_check_;  // until --verify-parallel steps are through
   TrainState state_;
   Json identity_;
-  FileLock lock_;
+  std::vector<FileLock> locks_;
   JsonLines metrics_, events_;
   std::atomic<int64_t> sampled_step_ = 0;
   std::optional<ResourceSampler> sampler_;
@@ -116,9 +131,9 @@ class Trainer {
   double hardware_flops_ = 0;  // of a step, all ranks: products and attention as they run, what is made again included
   int threads_ = 1;
   int64_t ranks_per_node_ = 1;
-  double peak_flops_ = 0, peak_lr_ = 0, last_save_s_ = 0, train_s_ = 0;
+  double peak_flops_ = 0, peak_lr_ = 0, train_s_ = 0;
   int64_t first_step_ = 0, steps_run_ = 0, start_rss_ = 0, saved_step_ = -1, failed_save_step_ = -1,
-          skips_in_a_row_ = 0, last_validated_ = -1, last_bytes_ = 0;
+          skips_in_a_row_ = 0, last_validated_ = -1;
   double last_loss_ = std::nan("");          // until a step has run
   std::optional<GuardReport> guard_report_;  // of the running step
   double scale_used_ = 1;                    // f16: the loss scale of the running step
@@ -128,6 +143,23 @@ class Trainer {
   std::map<std::pair<std::string, CommKind>, CommCount> counted_;  // before the running step
   double exposed_before_ = 0, total_before_ = 0;
   int64_t rewinds_ = 0;  // since the last checkpoint
+
+  std::filesystem::path local_;  // this node's folder of the local tier; empty: none
+  std::optional<AsyncSaver> saver_;
+  struct Mean {
+    double sum = 0;
+    int64_t n = 0;
+    void add(double v) { sum += v, ++n; }
+    double mean() const { return n > 0 ? sum / static_cast<double>(n) : 0; }
+  };
+  Mean quiet_, busy_;                      // seconds of a step, without and with a save under way
+  double stall_s_ = 0, step_stall_s_ = 0;  // in which a save kept training waiting; since the last metrics line
+  std::vector<Json> saves_;                // committed since the last metrics line
+  int64_t every_ = 0;                      // steps between durable checkpoints
+  int64_t next_auto_ = -1;                 // --checkpoint-every auto: the step of the next one; -1: not auto
+  int64_t said_interval_ = -1, requested_step_ = -1, skipped_saves_ = 0;
+  bool owes_durable_ = false;  // one was due that could not begin: the next local save is uploaded
+  bool must_differ_ = false;   // the weights were updated since the last save
   std::string peak_source_, run_id_, init_tokenizer_;
 };
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
+#include "libcore/base/log.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/model_source.h"
 #include "libcore/comm/agree.h"
@@ -19,6 +20,7 @@ namespace rw {
 namespace {
 
 constexpr double kPeakMeasureS = 0.3;
+constexpr int64_t kLeastStaging = int64_t{32} << 20;
 
 }  // namespace
 
@@ -56,18 +58,6 @@ void Trainer::open_inputs() {
                       spec_.init_from, theirs, data_.files[0]->tokenizer_identity()));
   }
   order_ = std::make_unique<DataOrder>(data_.parts, spec_.seq_len, static_cast<uint64_t>(spec_.seed));
-  resume_ = plan_resume(spec_);
-  for (const std::string& line : resume_.notes) warn(line);
-  if (resume_.checkpoint != nullptr) {
-    state_ = parse_state(resume_.checkpoint->state(), resume_.checkpoint->where());
-    for (const std::string& line : check_resume(*resume_.checkpoint, state_, spec_, model_, data_)) warn(line);
-    first_step_ = state_.step;
-    saved_step_ = state_.step;
-  }
-  state_.seq_len = spec_.seq_len;
-  state_.seed = spec_.seed;
-  state_.global_batch = spec_.global_batch;
-  state_.data_fingerprint = data_.fingerprint;
   if (spec_.verify_data) {
     for (const auto& file : data_.files) {
       if (!file->verify())
@@ -76,6 +66,27 @@ void Trainer::open_inputs() {
       note(duplicates_text(find_duplicates(*file, 5)));
     }
   }
+}
+
+// Where the run goes on from.
+void Trainer::plan_start() {
+  agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
+  run_id_ = world_.broadcast_text(run_id_, 0);
+  local_ = local_dir(spec_, run_id_, world_.nodes()[static_cast<size_t>(world_.rank())]);
+  resume_ = plan_resume(spec_, local_, world_);
+  for (const std::string& line : resume_.notes) warn(line);
+  if (resume_.checkpoint != nullptr) {
+    agree(world_, [&] {
+      state_ = parse_state(resume_.checkpoint->state(), resume_.checkpoint->where());
+      for (const std::string& line : check_resume(*resume_.checkpoint, state_, spec_, model_, data_)) warn(line);
+    });
+    first_step_ = state_.step;
+    if (resume_.local.step < 0) saved_step_ = state_.step;
+  }
+  state_.seq_len = spec_.seq_len;
+  state_.seed = spec_.seed;
+  state_.global_batch = spec_.global_batch;
+  state_.data_fingerprint = data_.fingerprint;
 }
 
 // What every rank of this host is about to take, against what the host has: all refuse together, before anything is
@@ -101,7 +112,10 @@ void Trainer::check_memory() {
   const std::vector<std::string> hosts = world_.hosts();
   const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world_.rank())]);
   const int64_t available = available_bytes();
-  if (plan.total_bytes <= available / here) return;
+  if (plan.total_bytes <= available / here) {
+    plan_staging(plan.checkpoint_bytes, available / here - plan.total_bytes);
+    return;
+  }
   std::string owners;
   for (size_t o = 0; o < plan.bytes.size(); ++o)
     if (plan.bytes[o] > 0)
@@ -113,6 +127,15 @@ void Trainer::check_memory() {
       "--zero, --recompute full, or a smaller --micro-batch, --seq-len or model",
       here, format_bytes(static_cast<double>(plan.total_bytes)), owners.substr(1),
       format_bytes(static_cast<double>(available)));
+}
+
+// Staging a save at once takes as much memory as its file. Where that is not left, it goes in waves.
+void Trainer::plan_staging(int64_t file_bytes, int64_t free_bytes) {
+  if (spec_.checkpoint_memory > 0 || file_bytes <= free_bytes / 2) return;
+  spec_.checkpoint_memory = std::max(kLeastStaging, free_bytes / 2);
+  log_warning("a checkpoint of {} a rank is staged in waves of {}, all that memory allows",
+              format_bytes(static_cast<double>(file_bytes)),
+              format_bytes(static_cast<double>(spec_.checkpoint_memory)));
 }
 
 void Trainer::build_step() {
@@ -138,25 +161,38 @@ void Trainer::build_step() {
   stragglers_.emplace(stages);
 }
 
-// Weights, moments and what else goes on from state_, the state of this checkpoint.
-void Trainer::take_up(const Checkpoint& checkpoint) {
-  load_params(*step_, checkpoint, Load::weights_and_moments);
-  step_->optimizer().set_steps_taken(state_.updates);
-  if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), checkpoint.where());
-  if (loss_scale_ && !state_.loss_scale.empty())
-    loss_scale_->restore(Json::parse(state_.loss_scale), checkpoint.where());
+// Weights, moments and what else goes on from state_, the state of the plan's checkpoint. Collective.
+void Trainer::take_up(ResumePlan& plan) {
+  if (plan.local.step >= 0) {
+    std::vector<int64_t> needed;
+    agree(world_, [&] { needed = files_of(plan.checkpoint->manifest(), boxes_to_load(*step_)); });
+    const int64_t bytes = fetch_files(local_, plan.local, needed, world_);
+    if (bytes > 0)
+      note(fmt::format("{} of the checkpoint of step {} came from other nodes",
+                       format_bytes(static_cast<double>(bytes)), plan.local.step));
+    agree(world_, [&] {
+      plan.checkpoint = std::make_unique<Checkpoint>(plan.checkpoint->where(), Checkpoint::Files::those_here);
+    });
+  }
+  agree(world_, [&] {
+    const Checkpoint& checkpoint = *plan.checkpoint;
+    load_params(*step_, checkpoint, Load::weights_and_moments);
+    step_->optimizer().set_steps_taken(state_.updates);
+    if (!state_.guard.empty()) guard_->restore(Json::parse(state_.guard), checkpoint.where());
+    if (loss_scale_ && !state_.loss_scale.empty())
+      loss_scale_->restore(Json::parse(state_.loss_scale), checkpoint.where());
+  });
 }
 
 void Trainer::load_weights() {
   if (resume_.checkpoint != nullptr) {
-    take_up(*resume_.checkpoint);
+    take_up(resume_);
     note(fmt::format("resumed {} at step {}", resume_.checkpoint->where(), state_.step));
   } else if (init_weights_ != nullptr) {
     load_params(*step_, *init_weights_, Load::weights);
   } else {
     init_weights(*step_, static_cast<uint64_t>(spec_.seed));
   }
-  resume_.checkpoint.reset();
   init_weights_.reset();
 }
 
@@ -182,7 +218,7 @@ void Trainer::start_run_dir() {
   if (!first_rank()) return;
   Json run = identity_;
   run.erase("tokenizer_json");
-  lock_ = lock_run(out);
+  locks_ = lock_run(spec_);
   write_run_json(out, run);
   std::error_code ignored;  // what an earlier start left says nothing about this one
   std::filesystem::remove_all(out / "watchdog", ignored);
@@ -212,16 +248,16 @@ void Trainer::start() {
   catch_stop_signals();  // a signal during the start ends the run after its first step
   world_.set_timeout(spec_.comm_timeout);
   phase("model and data", [&] { open_inputs(); });
+  phase("resume", [&] { plan_start(); });
   phase("plan", [&] { check_memory(); });
   phase("memory", [&] { build_step(); });
   phase("weights", [&] { load_weights(); });
   phase("machine peak", [&] { measure_peak(); });
   peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
   hardware_flops_ = world_.all_reduce_value(hardware_flops_, ReduceOp::sum);
-  agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
-  run_id_ = world_.broadcast_text(run_id_, 0);
   phase("run directory", [&] { start_run_dir(); });
   phase("sampler", [&] { start_sampler(); });
+  phase("checkpoints", [&] { start_saver(); });
   if (layout_.zero > 0 && layout_.dp == 1)
     warn(fmt::format("--zero {} shards over data-parallel ranks and there is one: nothing is sharded", layout_.zero));
   if (spec_.threads > 0 && threads_ > online_cores())

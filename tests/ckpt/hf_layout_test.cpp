@@ -80,7 +80,7 @@ std::unique_ptr<MemorySource> exported(const std::vector<Param>& params, const T
   auto file = std::make_unique<MemorySource>();
   for (const ExportTensor& t : hf_tensors(params, weights, DType::f32)) {
     std::vector<float> values(static_cast<size_t>(n_elements(t.shape)));
-    t.read(values.data());
+    t.read(whole(t.shape), values.data());
     file->add(t.name, t.shape, std::move(values));
   }
   return file;
@@ -176,7 +176,8 @@ TEST_CASE("models that transformers wrote: every tensor comes back bit for bit")
     const HfSource ours(open_safetensors(dir / "model.safetensors"), params);
     CHECK(ours.unused().empty());
     const ScratchDir out;
-    write_safetensors(out.path(), hf_tensors(params, ours, DType::f32), int64_t{1} << 14);
+    write_safetensors(out.path(), hf_tensors(params, ours, DType::f32),
+                      {.max_shard_bytes = int64_t{1} << 14, .memory_bytes = 1});
     const auto written = open_safetensors(out.path());
     CHECK(written->tensors().size() == original->tensors().size());
     for (const TensorInfo& t : written->tensors()) {
@@ -230,7 +231,7 @@ TEST_CASE("an f16 export refuses what f16 cannot hold; bf16 takes it") {
     for (const ExportTensor& tensor : hf_tensors(params, *weights, t)) {
       std::vector<uint16_t> values(static_cast<size_t>(n_elements(tensor.shape)));
       try {
-        tensor.read(values.data());
+        tensor.read(whole(tensor.shape), values.data());
       } catch (const Error& e) {
         error += std::string(dtype_name(t)) + " " + e.what();
       }

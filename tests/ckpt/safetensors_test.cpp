@@ -10,6 +10,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/hash.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/safetensors_header.h"
 #include "tests/ckpt/scratch_dir.h"
@@ -59,10 +60,11 @@ std::string open_error(const fs::path& path) {
 }
 
 ExportTensor tensor(const std::string& name, DType t, const Shape& shape, float first) {
-  return {name, t, shape, [=](void* dst) {
-            const int64_t n = n_elements(shape);
+  return {name, t, shape, [=](const Box& rows, void* dst) {
+            const int64_t n = rows.size();
+            const int64_t before = shape.empty() || shape[0] == 0 ? 0 : rows.offset[0] * (n_elements(shape) / shape[0]);
             for (int64_t i = 0; i < n; ++i) {
-              const float x = first + static_cast<float>(i);  // whole and small: exact in every dtype
+              const float x = first + static_cast<float>(before + i);  // whole and small: exact in every dtype
               if (t == DType::f32) std::memcpy(static_cast<char*>(dst) + 4 * i, &x, 4);
               uint32_t bits;
               std::memcpy(&bits, &x, 4);
@@ -137,17 +139,24 @@ TEST_CASE("written files read back, single and sharded, and replace an earlier e
       for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] == first + static_cast<float>(i));
     }
   };
-  write_safetensors(dir.path(), tensors, int64_t{1} << 30);
+  const std::vector<WrittenFile> one = write_safetensors(dir.path(), tensors, {});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].name == "model.safetensors");
+  const std::string text = read_file(dir / "model.safetensors");
+  CHECK(one[0].bytes == static_cast<int64_t>(text.size()));
+  CHECK(one[0].digest == hash64(text));
   CHECK(fs::exists(dir / "model.safetensors"));
   check();
-  write_safetensors(dir.path(), tensors, 39);
+  CHECK(write_safetensors(dir.path(), tensors, {.max_shard_bytes = 39, .memory_bytes = 1}).size() == 4);
   CHECK_FALSE(fs::exists(dir / "model.safetensors"));
   CHECK(fs::exists(dir / "model-00001-of-00003.safetensors"));
   check();
   const Json index = read_json(dir / "model.safetensors.index.json");
   CHECK(index["metadata"]["total_size"] == 21 * 4 + 13 * 2 + 5 * 2 + 4);
   CHECK(index["weight_map"]["a"] == "model-00002-of-00003.safetensors");
-  write_safetensors(dir.path(), tensors, int64_t{1} << 30);
+  // By bands of two rows of the largest: the same bytes.
+  write_safetensors(dir.path(), tensors, {.memory_bytes = 2 * 7 * 16});
+  CHECK(read_file(dir / "model.safetensors") == text);
   CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()) == 1);
   check();
 }
@@ -155,10 +164,11 @@ TEST_CASE("written files read back, single and sharded, and replace an earlier e
 TEST_CASE("a failing export leaves no part of itself") {
   const ScratchDir dir;
   std::vector<ExportTensor> tensors = {tensor("a", DType::f32, {64}, 1), tensor("b", DType::f32, {64}, 1)};
-  tensors[1].read = [](void*) { fail(ErrorKind::input, "no such luck"); };
-  CHECK_THROWS_AS(write_safetensors(dir.path(), tensors, 300), Error);
+  tensors[1].read = [](const Box&, void*) { fail(ErrorKind::input, "no such luck"); };
+  CHECK_THROWS_AS(write_safetensors(dir.path(), tensors, {.max_shard_bytes = 300}), Error);
   CHECK(fs::is_empty(dir.path()));
-  CHECK_THROWS_AS(write_safetensors(dir / "missing", {tensor("a", DType::f32, {64}, 1)}, 300), Error);
+  CHECK_THROWS_AS(write_safetensors(dir / "missing", {tensor("a", DType::f32, {64}, 1)}, {.max_shard_bytes = 300}),
+                  Error);
 }
 
 TEST_CASE("headers that lie") {

@@ -58,7 +58,7 @@ expect 2 'damaged' 'convert refuses damaged weights' "$bin/dckpt" convert good -
 is 'and leaves nothing' "$(ls -A out_hf 2>/dev/null)" ''
 expect 2 'none of the checkpoints' 'a run whose checkpoints are all damaged is not begun anew' "${t[@]}" --out good --resume auto
 is 'and keeps its history' "$(wc -l <good/metrics.jsonl)" 2
-"${t[@]}" --steps 3 --checkpoint-every 1 --keep-last 0 --out older >/dev/null 2>&1
+"${t[@]}" --steps 3 --checkpoint-every 1 --checkpoint-mode sync --keep-last 0 --out older >/dev/null 2>&1
 printf 'X' | dd of=older/checkpoints/step-00000003/rank-00000.h5 bs=1 seek=90000 conv=notrunc 2>/dev/null
 expect 0 'step-00000002 at step 2' 'a flipped byte makes resume fall back to the checkpoint before' "${t[@]}" --steps 3 --out older --resume auto
 

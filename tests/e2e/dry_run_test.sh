@@ -23,7 +23,7 @@ for owner in weights gradients optimizer activations comm; do holds "bytes of $o
 is 'the owners add up to the high-water mark' \
   "$(sed 's/.*"memory_bytes":{\([^}]*\)}.*/\1/' rank5.json | tr ',' '\n' | awk -F: '{ n += $2 } END { print n }')" "$(number "$rank5" high_water_bytes)"
 is 'the ops add up to the FLOPs' "$(sed 's/.*"ops":{//' rank5.json | grep -o '"flops":[0-9.]*' | awk -F: '{ n += $2 } END { printf "%d\n", n }')" \
-  "$(sed 's/.*"high_water_bytes":[0-9]*,"flops":\([0-9.]*\).*/\1/' rank5.json | awk '{ printf "%d\n", $1 }')"
+  "$(sed 's/.*"checkpoint_bytes":[0-9]*,"flops":\([0-9.]*\).*/\1/' rank5.json | awk '{ printf "%d\n", $1 }')"
 is 'twice the same' "$("${dry[@]}" "${hybrid[@]}" --dry-run-rank 5)" "$rank5"
 stages=$("${dry[@]}" "${hybrid[@]}" --dry-run-rank all-stages)
 is 'all-stages is the first rank of each' "$(grep -o '"rank":[0-9]*' <<<"$stages" | xargs)" 'rank:0 rank:4'

@@ -68,7 +68,7 @@ wait $job
 is 'SIGTERM at one rank ends all with 75' $? 75
 expect 2 'already holds a run' 'a used --out is refused' "${train[@]}" --out one
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=9m none small 2>/dev/null; then
-  out=$(mpirun -n 2 "${train[@]}" --checkpoint-every 2 --keep-last 0 --steps 6 --out small/run 2>&1 </dev/null)
+  out=$(mpirun -n 2 "${train[@]}" --checkpoint-every 2 --checkpoint-mode sync --keep-last 0 --steps 6 --out small/run 2>&1 </dev/null)
   code=$?
   holds 'a full disk is told' "$out" 'no checkpoint was saved'
   is 'training went on to the last step' "$(tail -n 1 small/run/metrics.jsonl | sed 's/.*"step":\([0-9]*\),.*/\1/')" 6

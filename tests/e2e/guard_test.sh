@@ -64,7 +64,7 @@ done
 chorus() { for _ in $(seq 800); do echo 'one two three four'; done; }
 { chorus; awk 'BEGIN { x = 1; for (i = 0; i < 300; ++i) { x = (x * 75 + 74) % 65537; printf "%c", 33 + x % 90 } print "" }'; chorus; } >song.txt
 "$bin/dtrain" prepare --input song.txt --tokenizer bytes --output song.h5 2>/dev/null
-song=("${train[@]}" --data song.h5 --micro-batch 2 --lr 4e-3 --seed 2 --steps 60 --checkpoint-every 10 --spike-threshold 6)
+song=("${train[@]}" --data song.h5 --micro-batch 2 --lr 4e-3 --seed 2 --steps 60 --checkpoint-every 10 --checkpoint-mode sync --spike-threshold 6)
 for policy in warn skip rewind; do
   expect 0 '"steps":60' "--on-spike $policy" mpirun -n 2 "${song[@]}" --on-spike $policy --out jump_$policy
   is "$policy: the spikes are in the events" "$(events jump_$policy spike | field /dev/stdin action | sort -u)" $policy

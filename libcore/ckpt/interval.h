@@ -1,0 +1,21 @@
+// How often to save: too rare loses hours, too often wastes them.
+#pragma once
+#include <cstdint>
+
+namespace rw {
+
+struct IntervalInputs {
+  double cost_s = 0;        // what a save adds to the run: blocking, and slower steps while it is written
+  double background_s = 0;  // from its request to its commit: a save cannot follow another sooner
+  double mtbf_s = 0;        // mean time between failures of the whole job, > 0
+  double step_s = 0;        // a step without a save, > 0
+};
+
+// Seconds of training between two saves that make lost work and overhead least: sqrt(2 C M) (J. W. Young, "A first
+// order approximation to the optimum checkpoint interval", 1974) with the higher-order terms of J. T. Daly, "A higher
+// order estimate of the optimum checkpoint interval for restart dumps", 2006; M where a save costs more than 2 M.
+double optimal_interval_s(double cost_s, double mtbf_s);
+// The same in steps, at least 1 and long enough for a save to end before the next is due.
+int64_t optimal_interval_steps(const IntervalInputs& inputs);
+
+}  // namespace rw
