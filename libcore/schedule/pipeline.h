@@ -64,4 +64,11 @@ Timeline time_schedule(const PipelineShape& shape, const StageTimes& times);
 Timeline time_actions(const PipelineShape& shape, const std::vector<std::vector<Action>>& of_stage,
                       const StageTimes& times);
 
+// What a measured step would have taken by its dependencies alone, each action with its own measured seconds: what is
+// more than that was lost in the execution.
+Timeline time_again(const PipelineShape& shape, const std::vector<std::vector<TimedAction>>& measured, double message);
+// Median seconds from the end of an action to the beginning of the one on another stage that stood ready for its
+// message; 0 when none did. `measured`: (stages), on one clock.
+double message_seconds(const PipelineShape& shape, const std::vector<std::vector<TimedAction>>& measured);
+
 }  // namespace rw

@@ -19,7 +19,7 @@ enum class Outcome { ran, waits, wrong };
 
 class Run {
  public:
-  Run(const PipelineShape& shape, const std::vector<std::vector<Action>>& of_stage, const StageTimes* times)
+  Run(const PipelineShape& shape, const std::vector<std::vector<Action>>& of_stage, const ReplayTimes* times)
       : shape_(shape), of_stage_(of_stage), times_(times), next_(of_stage.size(), 0), free_at_(of_stage.size(), 0.0) {
     const size_t works = static_cast<size_t>(shape.chunks) * static_cast<size_t>(shape.micro_batches);
     done_.assign(of_stage.size(), std::vector<Done>(works));
@@ -81,18 +81,8 @@ class Run {
     return "is of an unknown kind";
   }
 
-  double duration(int stage, const Action& a) const {
-    if (times_ == nullptr) return 0;
-    const auto of = [&](const std::vector<std::vector<double>>& seconds) {
-      return seconds[static_cast<size_t>(stage)][static_cast<size_t>(a.chunk)];
-    };
-    switch (a.kind) {
-      case ActionKind::forward: return of(times_->forward);
-      case ActionKind::backward: return of(times_->backward_input) + of(times_->backward_weight);
-      case ActionKind::backward_input: return of(times_->backward_input);
-      case ActionKind::backward_weight: return of(times_->backward_weight);
-    }
-    return 0;
+  double duration(int stage) {
+    return times_ == nullptr ? 0 : times_->of_stage[static_cast<size_t>(stage)][next(stage)];
   }
 
   Outcome step(int stage) {
@@ -112,7 +102,7 @@ class Run {
       queue.pop_front();
       begin = std::max(begin, m.arrival);
     }
-    const double end = begin + duration(stage, a);
+    const double end = begin + duration(stage);
     const int to = forward ? v + 1 : v - 1;
     if (!weight && to >= 0 && to < n_virtual()) {
       const double message = times_ == nullptr || stage_of(to) == stage ? 0 : times_->message;
@@ -162,7 +152,7 @@ class Run {
 
   const PipelineShape& shape_;
   const std::vector<std::vector<Action>>& of_stage_;
-  const StageTimes* times_;
+  const ReplayTimes* times_;
   std::vector<size_t> next_;                   // (stages)
   std::vector<double> free_at_;                // (stages)
   std::vector<std::vector<Done>> done_;        // (stages)(chunks * micro_batches)
@@ -183,7 +173,7 @@ std::string action_text(const Action& a) {
   return fmt::format("{} of chunk {}, micro-batch {}", kind, a.chunk, a.micro_batch);
 }
 
-Replay replay(const PipelineShape& shape, const std::vector<std::vector<Action>>& of_stage, const StageTimes* times) {
+Replay replay(const PipelineShape& shape, const std::vector<std::vector<Action>>& of_stage, const ReplayTimes* times) {
   CHECK(shape.stages >= 1 && shape.chunks >= 1 && shape.micro_batches >= 1, "%d stages, %d chunks, %d micro-batches",
         shape.stages, shape.chunks, shape.micro_batches);
   CHECK(static_cast<int>(of_stage.size()) == shape.stages, "%zu lists for %d stages", of_stage.size(), shape.stages);

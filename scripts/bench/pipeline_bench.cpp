@@ -1,6 +1,7 @@
-// The measured bubble of each schedule beside the one that its own action list gives, timed as an event simulation with
-// the measured times of the stages' work. One JSON line a schedule. mpirun -n STAGES pipeline_bench MODEL [SEQ_LEN
-// [STEPS]].
+// The measured bubble of each schedule beside the one that its own action list gives, timed as an event simulation:
+// with the mean times of the stages' work ("simulated", what a planner can know), and with each action's own time,
+// which a shared machine makes vary ("own_times"); messages cost what was measured. One JSON line a schedule. mpirun -n
+// STAGES pipeline_bench MODEL [SEQ_LEN [STEPS]].
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -58,6 +59,19 @@ StageTimes gather_times(Comm& world, const std::map<std::pair<ActionKind, int32_
   return times;
 }
 
+// Every stage's timeline, on every rank.
+std::vector<std::vector<TimedAction>> gather_timelines(Comm& world, const std::vector<TimedAction>& mine) {
+  const int64_t bytes = static_cast<int64_t>(mine.size() * sizeof(TimedAction));
+  std::vector<TimedAction> all(mine.size() * static_cast<size_t>(world.size()));
+  world.all_gather(mine.data(), all.data(), bytes);
+  std::vector<std::vector<TimedAction>> of_stage;
+  for (int s = 0; s < world.size(); ++s) {
+    const auto at = all.begin() + s * static_cast<int64_t>(mine.size());
+    of_stage.emplace_back(at, at + static_cast<int64_t>(mine.size()));
+  }
+  return of_stage;
+}
+
 void run(const Bench& b, ScheduleKind kind, int64_t vpp, Comm& world) {
   Layout layout;
   layout.pp = world.size();
@@ -76,7 +90,8 @@ void run(const Bench& b, ScheduleKind kind, int64_t vpp, Comm& world) {
                   .clip_norm = 1},
                  {.ops = this_cpu_ops(), .stream = {.threads = 1}, .t = DType::bf16}, mesh, record, arena);
   init_weights(step, 1);
-  std::vector<double> spans, bubbles, simulated_spans, simulated_bubbles, ratios;
+  std::vector<double> spans, bubbles, simulated_spans, simulated_bubbles, ratios, messages, own_spans, own_bubbles,
+      own_ratios;
   StepClock clock;
   for (int64_t i = 0; i < b.steps + 2; ++i) {
     clock.start();
@@ -96,12 +111,20 @@ void run(const Bench& b, ScheduleKind kind, int64_t vpp, Comm& world) {
     // One clock for all ranks of a host.
     const double begin = -world.all_reduce_value(-step.pipeline().timeline().front().begin, ReduceOp::max);
     const double end = world.all_reduce_value(step.pipeline().timeline().back().end, ReduceOp::max);
-    const Timeline simulated = time_schedule(layout.pipeline(), gather_times(world, seen, static_cast<int>(vpp)));
+    const auto measured = gather_timelines(world, step.pipeline().timeline());
+    StageTimes times = gather_times(world, seen, static_cast<int>(vpp));
+    times.message = message_seconds(layout.pipeline(), measured);
+    const Timeline simulated = time_schedule(layout.pipeline(), times);
+    const Timeline own = time_again(layout.pipeline(), measured, times.message);
+    messages.push_back(times.message);
+    own_spans.push_back(own.seconds);
+    own_bubbles.push_back(own.bubble);
     spans.push_back(end - begin);
     bubbles.push_back(1 - world.all_reduce_value(busy, ReduceOp::sum) / ((end - begin) * world.size()));
     simulated_spans.push_back(simulated.seconds);
     simulated_bubbles.push_back(simulated.bubble);
     ratios.push_back((end - begin) / simulated.seconds);
+    own_ratios.push_back(bubbles.back() / own.bubble);
   }
   if (world.rank() != 0) return;
   fmt::print("{}\n", Json{{"bench", "pipeline"},
@@ -112,7 +135,11 @@ void run(const Bench& b, ScheduleKind kind, int64_t vpp, Comm& world) {
                           {"span_simulated_s", median(simulated_spans)},
                           {"bubble", median(bubbles)},
                           {"bubble_simulated", median(simulated_bubbles)},
-                          {"span_ratio", median(ratios)}}
+                          {"span_ratio", median(ratios)},
+                          {"message_s", median(messages)},
+                          {"span_own_times_s", median(own_spans)},
+                          {"bubble_own_times", median(own_bubbles)},
+                          {"bubble_ratio_own_times", median(own_ratios)}}
                          .dump());
   std::fflush(stdout);
 }

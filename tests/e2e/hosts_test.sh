@@ -73,6 +73,17 @@ is 'the cable was the limit at times' "$(./on h1 tc -s qdisc show dev eth0 | sed
 is 'each host keeps a record of its resources' "$(ls data_two | grep -c '^resources.*jsonl$')" 2
 is 'the second its own' "$(field data_two/resources-h2.jsonl host | sort -u)" h2
 
+# ---- a host is lost, with all that was in its memory, and the durable checkpoints with it ----
+memory=(--local-checkpoint-dir /dev/shm/checkpoints --local-checkpoint-every 2 --checkpoint-every 4 --checkpoint-mode sync --tp 2 --zero 1 --lr-schedule constant)
+expect 0 '"steps":8' 'the unbroken run' "${across[@]}" "${train[@]}" "${memory[@]}" --steps 8 --out unbroken
+for lost in h1 h2; do
+  expect 0 '"steps":4' "$lost lives" "${across[@]}" "${train[@]}" "${memory[@]}" --steps 4 --out "lost_$lost"
+  ./on $lost rm -rf /dev/shm/checkpoints
+  rm -rf "lost_$lost"/checkpoints/*
+  expect 0 '/dev/shm/checkpoints' "$lost is replaced: its files come from its neighbour" "${across[@]}" "${train[@]}" "${memory[@]}" --steps 8 --resume auto --out "lost_$lost"
+  is "$lost: the losses are those of the unbroken run" "$(field "lost_$lost/metrics.jsonl" loss)" "$(field unbroken/metrics.jsonl loss)"
+done
+
 # ---- a rank is held on the second host ----
 "${across[@]}" "${train[@]}" --steps 200000 --comm-timeout 3 --out held >/dev/null 2>held.err </dev/null &
 job=$!

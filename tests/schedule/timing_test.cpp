@@ -114,3 +114,26 @@ TEST_CASE("lists that cannot run, and times of another shape, are refused") {
   CHECK_THROWS(time_actions(shape, {{{ActionKind::backward, 0, 0}}}, equal_times(shape, {1, 1, 1})));
   CHECK_THROWS(time_schedule({ScheduleKind::gpipe, 2, 1, 1}, equal_times(shape, {1, 1, 1})));
 }
+
+TEST_CASE("a measured step is timed again as it was, and its messages are found") {
+  for (const ScheduleKind kind :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1})
+    for (const int stages : {2, 3, 5}) {
+      const PipelineShape shape{.kind = kind,
+                                .stages = stages,
+                                .chunks = kind == ScheduleKind::interleaved ? 2 : 1,
+                                .micro_batches = 2 * stages};
+      StageTimes times;
+      for (auto* of : {&times.forward, &times.backward_input, &times.backward_weight})
+        for (int s = 0; s < stages; ++s)
+          of->push_back(
+              std::vector<double>(static_cast<size_t>(shape.chunks), of == &times.forward ? 1.0 + 0.01 * s : 1.25));
+      times.message = 0.125;
+      const Timeline once = time_schedule(shape, times);
+      CHECK(message_seconds(shape, once.of_stage) == doctest::Approx(0.125));
+      const Timeline again = time_again(shape, once.of_stage, 0.125);
+      CHECK(again.seconds == doctest::Approx(once.seconds));
+      CHECK(again.bubble == doctest::Approx(once.bubble));
+      CHECK(time_again(shape, once.of_stage, 0).seconds < once.seconds);
+    }
+}

@@ -22,6 +22,8 @@ constexpr int64_t kMostRanks = 8;
 
 bool valid(const Layout& l, const ModelSpec& model) {
   if (l.ranks() > kMostRanks || (l.sp && l.tp == 1) || model.layers < l.pp * l.vpp) return false;
+  // One stage has one order of forwards and backwards; only the split backward is another way to run.
+  if (l.pp == 1 && l.schedule != ScheduleKind::one_f_one_b && l.schedule != ScheduleKind::zb_h1) return false;
   return l.schedule != ScheduleKind::interleaved || (l.vpp > 1 && l.micro_batches() % l.pp == 0);
 }
 
