@@ -15,7 +15,7 @@
 #include "libcore/ckpt/hf_identity.h"
 #include "libcore/ckpt/hf_optimizer.h"
 #include "libcore/ckpt/reshard.h"
-#include "libcore/ckpt/step_dirs.h"
+#include "libcore/ckpt/run_listing.h"
 #include "libcore/spec/layout.h"
 #include "libcore/spec/param_table.h"
 #include "libcore/train/layout_pieces.h"
@@ -94,7 +94,7 @@ NewCheckpoint one_file(const HfImport& import, const fs::path& checkpoints, cons
 }
 
 Outcome to_rankwright(const ConvertRequest& r) {
-  if (model_place(r.path) != ModelPlace::huggingface)
+  if (path_kind(r.path) != PathKind::huggingface)
     fail(ErrorKind::usage, "{}: is a checkpoint already; `dckpt reshard` writes it in another layout", r.path);
   const HfImport import = import_hf(r.path);
   if (r.spec.optimizer && !import.has_optimizer)
@@ -148,7 +148,7 @@ int dckpt_convert(int argc, const char* const* argv) {
   if (const auto code = parse_command_line(line, argc, args.data())) return *code;
 
   const double start_s = now_s();
-  const bool is_huggingface = model_place(r.path) == ModelPlace::huggingface;
+  const bool is_huggingface = path_kind(r.path) == PathKind::huggingface;
   const bool back = r.to == "rankwright" || (r.to == "auto" && is_huggingface);
   const Outcome done = back ? to_rankwright(r) : to_huggingface(r);
   const double seconds = now_s() - start_s;

@@ -11,10 +11,11 @@
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
 #include "libcore/base/version.h"
-#include "libcore/ckpt/model_source.h"
 #include "libcore/ckpt/reshard.h"
+#include "libcore/ckpt/run_listing.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
+#include "libcore/spec/model_spec.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/layout_pieces.h"
 #include "libcore/train/setup.h"
@@ -53,8 +54,9 @@ struct ReshardRequest {
 };
 
 FieldList fields(ReshardRequest& r) {
-  FieldList list = {{.name = "path", .value = &r.path, .help = "run (its newest checkpoint) or checkpoint"},
-                    {.name = "output", .value = &r.output, .help = "run directory to make (-o)"}};
+  FieldList list = {
+      {.name = "path", .value = &r.path, .help = "checkpoint, or run or checkpoints directory (its newest)"},
+      {.name = "output", .value = &r.output, .help = "run directory to make (-o)"}};
   r.layout.micro_batch = 1;  // of the batch only what the layout needs
   const FieldList all = fields(r.layout);
   for (const char* name : kLayoutFields) list.push_back(*find_field(all, name));
@@ -83,15 +85,11 @@ struct Work {
 };
 
 fs::path source_of(const std::string& path) {
-  switch (model_place(path)) {
-    case ModelPlace::run: return newest_checkpoint(path);
-    case ModelPlace::checkpoint: return path;
-    case ModelPlace::huggingface: break;
-  }
-  fail(ErrorKind::usage,
-       "{}: expected a run or a checkpoint, found a Hugging Face directory: `dckpt convert` makes a "
-       "checkpoint of it",
-       path);
+  if (path_kind(path) == PathKind::huggingface)
+    fail(ErrorKind::usage,
+         "{}: expected a run or a checkpoint, found a Hugging Face directory: `dckpt convert` makes a checkpoint of it",
+         path);
+  return checkpoint_of(path);
 }
 
 Manifest read_manifest(const fs::path& dir) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "libcore/base/error.h"
 
@@ -62,6 +63,17 @@ void fsync_path(const std::filesystem::path& path) {
   // Some file systems refuse to sync a directory (EINVAL); there is nothing more one can do there.
   if (::fsync(fd.get()) != 0 && errno != EINVAL)
     fail(ErrorKind::runtime, "{}: cannot be synced: {}", path.string(), std::strerror(errno));
+}
+
+void make_directories(const std::filesystem::path& dir, std::error_code& error) {
+  std::filesystem::path at = std::filesystem::absolute(dir).lexically_normal();
+  if (!at.has_filename()) at = at.parent_path();
+  std::vector<std::filesystem::path> parents;  // of what is missing
+  for (; at.has_relative_path() && !std::filesystem::exists(at); at = at.parent_path())
+    parents.push_back(at.parent_path());
+  std::filesystem::create_directories(dir, error);
+  if (error) return;
+  for (const std::filesystem::path& parent : parents) fsync_path(parent);
 }
 
 void write_file_atomic(const std::filesystem::path& file, std::string_view content) {

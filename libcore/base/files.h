@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace rw {
 
@@ -16,6 +17,9 @@ void write_file_atomic(const std::filesystem::path& file, std::string_view conte
 
 // fsync of a directory (after a rename in it) or of a file by path.
 void fsync_path(const std::filesystem::path& path);
+
+// Makes a directory and what is missing above it; when this returns the new names are on disk.
+void make_directories(const std::filesystem::path& dir, std::error_code& error);
 
 // An exclusive lock on a file, held while this lives and given up by the system when the process dies; move-only.
 class FileLock {

@@ -10,6 +10,7 @@
 #include "libcore/ckpt/manifest.h"
 #include "libcore/ckpt/read_check.h"
 #include "libcore/ckpt/step_dirs.h"
+#include "libcore/ckpt/verify.h"
 
 namespace rw {
 
@@ -27,19 +28,6 @@ struct Checkpoint::Impl {
 namespace {
 
 constexpr int kVerifyThreads = 2;
-
-Manifest load_manifest(const fs::path& dir) {
-  std::error_code error;
-  if (!fs::is_directory(dir, error)) {
-    fail(ErrorKind::input, "{}: expected a checkpoint directory, found {}", dir.string(),
-         fs::exists(dir, error) ? "a file" : "nothing");
-  }
-  const fs::path file = dir / kManifestName;
-  if (!fs::exists(file, error)) {
-    fail(ErrorKind::input, "{}: expected {}, found none: this is no committed checkpoint", dir.string(), kManifestName);
-  }
-  return parse_manifest(read_file(file), file.string());
-}
 
 MappedFile open_shard(const fs::path& dir, const FileRecord& record) {
   const fs::path file = dir / record.name;
@@ -61,11 +49,14 @@ MappedFile open_shard(const fs::path& dir, const FileRecord& record) {
 Checkpoint::Checkpoint(const fs::path& dir, Files files) : impl_(std::make_unique<Impl>()) {
   impl_->dir = dir;
   impl_->partial = files == Files::those_here;
-  impl_->manifest = load_manifest(dir);
+  impl_->manifest = read_manifest(dir);
   impl_->identity = parse_json(impl_->manifest.identity, where());
   impl_->state = parse_json(impl_->manifest.state, where());
   for (const FileRecord& record : impl_->manifest.files) {
-    const bool absent = impl_->partial && !fs::exists(dir / record.name);
+    // A node's file that was cut short is as good as none: another node has it whole.
+    std::error_code error;
+    const bool whole = static_cast<int64_t>(fs::file_size(dir / record.name, error)) == record.bytes && !error;
+    const bool absent = impl_->partial && !whole;
     impl_->files.push_back(absent ? MappedFile() : open_shard(dir, record));
   }
   for (const TensorRecord& tensor : impl_->manifest.tensors) impl_->tensors.push_back(tensor.info);
@@ -106,6 +97,7 @@ void Checkpoint::read(const std::string& name, const Box& box, DType dst_type, v
            box_text(piece.box), impl_->manifest.files[static_cast<size_t>(piece.file)].name);
     const std::byte* data = file.data() + piece.at;
     copy_part(part, {data, info.dtype, piece.box}, dst, dst_type, box);
+    let_go(part, {data, info.dtype, piece.box});
   }
 }
 

@@ -1,9 +1,5 @@
 #include "libcore/ckpt/commit.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-
-#include <cerrno>
 #include <system_error>
 
 #include "libcore/base/check.h"
@@ -29,31 +25,6 @@ void make_directory(const fs::path& dir) {
   if (error) os_failed(dir, "creating the directory", error.value());
 }
 
-void rename_directory(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) os_failed(from, "renaming it to " + to.filename().string(), errno);
-}
-
-// Puts tmp in the place of final. A committed step of the same name is swapped out in one system call where the file
-// system can; elsewhere it steps aside under a name that the reader accepts while the final one is missing.
-void publish(const fs::path& tmp, const fs::path& final) {
-  std::error_code ignored;
-  if (!fs::exists(final)) {
-    rename_directory(tmp, final);
-  } else if (::renameat2(AT_FDCWD, tmp.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
-    fsync_path(final.parent_path());
-    fs::remove_all(tmp, ignored);
-  } else if (errno != EINVAL && errno != ENOSYS) {
-    os_failed(tmp, "exchanging it with " + final.filename().string(), errno);
-  } else {
-    const fs::path aside = replaced_path(final);
-    rename_directory(final, aside);
-    rename_directory(tmp, final);
-    fsync_path(final.parent_path());
-    fs::remove_all(aside, ignored);
-  }
-  fsync_path(final.parent_path());
-}
-
 }  // namespace
 
 fs::path unfinished_path(const fs::path& checkpoints_dir, int64_t step) {
@@ -62,10 +33,7 @@ fs::path unfinished_path(const fs::path& checkpoints_dir, int64_t step) {
 
 fs::path prepare_step(const fs::path& checkpoints_dir, int64_t step) {
   std::error_code error;
-  if (fs::create_directories(checkpoints_dir, error) && !error) {
-    const fs::path full = fs::absolute(checkpoints_dir).lexically_normal();
-    fsync_path((full.has_filename() ? full : full.parent_path()).parent_path());
-  }
+  make_directories(checkpoints_dir, error);
   if (error) os_failed(checkpoints_dir, "creating the directory", error.value());
   remove_leftovers(checkpoints_dir);
   const fs::path tmp = unfinished_path(checkpoints_dir, step);
@@ -87,7 +55,7 @@ void commit_step(const fs::path& checkpoints_dir, const Manifest& manifest) {
   const fs::path tmp = unfinished_path(checkpoints_dir, manifest.step);
   write_file_atomic(tmp / kManifestName, manifest_text(manifest));
   fsync_path(tmp);
-  publish(tmp, checkpoints_dir / step_name(manifest.step));
+  publish_directory(tmp, checkpoints_dir / step_name(manifest.step));
 }
 
 void abandon_step(const fs::path& checkpoints_dir, int64_t step) {

@@ -149,10 +149,7 @@ class Copier {
 
   void copy_file(const ExpectedFile& file) {
     const FileRecord& record = file.record;
-    std::vector<ByteRange> ranges;
-    for (const ExpectedPiece& p : file.pieces)
-      ranges.push_back({p.piece->at, p.piece->at + p.piece->box.size() * dtype_bytes(p.tensor->info.dtype)});
-    ShardDigests digests(ranges, record.bytes);
+    ShardDigests digests = digests_of(file);
     SourceFile in(file.path);
     DirectFile out(tmp_ / record.name, FileCache::bypass);
     out.reserve(record.bytes);
@@ -165,17 +162,7 @@ class Copier {
       done_ += n;
       if (options_.progress) options_.progress(done_, total_);
     }
-    const std::string name = file.path.string();
-    for (size_t i = 0; i < file.pieces.size(); ++i) {
-      const auto& [tensor, piece] = file.pieces[i];
-      if (digests.piece(i) == piece->digest) continue;
-      faults_.push_back(fmt::format("{}: tensor {} {} (bytes {} to {}): expected digest {}, found {}", name,
-                                    tensor->info.name, box_text(piece->box), ranges[i].begin, ranges[i].end,
-                                    hex64(piece->digest), hex64(digests.piece(i))));
-    }
-    if (digests.rest() != record.rest_digest)
-      faults_.push_back(fmt::format("{}: outside the tensors (HDF5 structures, padding): expected digest {}, found {}",
-                                    name, hex64(record.rest_digest), hex64(digests.rest())));
+    for (std::string& fault : digest_faults(file, digests)) faults_.push_back(std::move(fault));
     if (faults_.empty()) out.sync_and_close();
   }
 

@@ -1,5 +1,8 @@
 #include "libcore/ckpt/elements.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -125,6 +128,23 @@ void copy_part(const Box& part, const BoxBytes& src, void* dst, DType dst_type, 
   for_each_run(part, src.box, dst_box, [&](int64_t from, int64_t to, int64_t n) {
     convert_elements(in + from * in_bytes, src.dtype, out + to * out_bytes, dst_type, n);
   });
+}
+
+void let_go(const Box& part, const BoxBytes& mapped) {
+  constexpr uintptr_t kLeast = uintptr_t{128} << 10;
+  if (part.size() == 0) return;
+  int64_t first = 0, last = 0;  // elements of the mapped box
+  for (size_t d = 0; d < part.offset.size(); ++d) {
+    const int64_t at = part.offset[d] - mapped.box.offset[d];
+    first = first * mapped.box.extent[d] + at;
+    last = last * mapped.box.extent[d] + at + part.extent[d] - 1;
+  }
+  const auto width = static_cast<uintptr_t>(dtype_bytes(mapped.dtype));
+  const auto data = reinterpret_cast<uintptr_t>(mapped.data), page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (data + static_cast<uintptr_t>(first) * width) / page * page;
+  const uintptr_t end = data + static_cast<uintptr_t>(last + 1) * width;
+  if (end - begin < kLeast) return;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // where it fails nothing is lost but memory
 }
 
 namespace {

@@ -32,6 +32,11 @@ struct BoxBytes {
 // Copies `part`, which lies in both boxes, from src into the buffer dst, which holds dst_box as dst_type.
 void copy_part(const Box& part, const BoxBytes& src, void* dst, DType dst_type, const Box& dst_box);
 
+// Of a file's read-only mapping that holds `mapped`: lets go of the memory between the first and the last element of
+// `part`, which is read again when it is touched. So what passes through once does not pile up in the process; parts
+// too small to matter are kept.
+void let_go(const Box& part, const BoxBytes& mapped);
+
 // dst(cols, rows) = transpose of src(rows, cols), elements of `bytes` (2, 4 or 8) bytes.
 void transpose_elements(const void* src, int64_t rows, int64_t cols, int64_t bytes, void* dst);
 

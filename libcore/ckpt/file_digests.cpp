@@ -5,16 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <system_error>
-#include <thread>
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
 #include "libcore/ckpt/shard_digests.h"
 #include "libcore/ckpt/step_dirs.h"
+#include "libcore/ckpt/workers.h"
 
 namespace rw {
 
@@ -61,13 +60,16 @@ class InputFile {
 
 std::string cause() { return std::error_code(errno, std::generic_category()).message(); }
 
+ByteRange range_of(const ExpectedPiece& p) {
+  return {p.piece->at, p.piece->at + p.piece->box.size() * dtype_bytes(p.tensor->info.dtype)};
+}
+
 std::string size_fault(const ExpectedFile& file, int64_t found) {
   return fmt::format("{}: expected {} bytes (key 'files' of {}), found {}: it was {}", file.path.string(),
                      file.record.bytes, kManifestName, found, found < file.record.bytes ? "cut" : "extended");
 }
 
-std::vector<std::string> faults_of(const ExpectedFile& file, char* buffer,
-                                   const std::function<void(int64_t)>& progress) {
+std::vector<std::string> faults_of(const ExpectedFile& file, const std::function<void(int64_t)>& progress) {
   const InputFile in(file.path);
   if (!in.is_open() && errno == ENOENT) {
     return {fmt::format("{}: listed in {} with {} bytes, found no such file", file.path.string(), kManifestName,
@@ -77,26 +79,35 @@ std::vector<std::string> faults_of(const ExpectedFile& file, char* buffer,
   const int64_t bytes = in.bytes();
   if (bytes != file.record.bytes) return {size_fault(file, bytes)};
 
-  std::vector<ByteRange> ranges;
-  for (const ExpectedPiece& p : file.pieces) {
-    ranges.push_back({p.piece->at, p.piece->at + p.piece->box.size() * dtype_bytes(p.tensor->info.dtype)});
-  }
-  ShardDigests digests(ranges, bytes);
+  ShardDigests digests = digests_of(file);
+  const auto buffer = std::make_unique<char[]>(static_cast<size_t>(kReadBytes));
   for (int64_t at = 0; at < bytes;) {
-    const int64_t part = std::min(kReadBytes, bytes - at), n = in.read(buffer, part);
+    const int64_t part = std::min(kReadBytes, bytes - at), n = in.read(buffer.get(), part);
     if (n < 0) return {fmt::format("{}: reading {} bytes at {} failed: {}", file.path.string(), part, at, cause())};
-    digests.update(buffer, n);
+    digests.update(buffer.get(), n);
     at += n;
     if (n < part) return {size_fault(file, at)};  // cut while it was read
     if (progress) progress(n);
   }
+  return digest_faults(file, digests);
+}
 
+}  // namespace
+
+ShardDigests digests_of(const ExpectedFile& file) {
+  std::vector<ByteRange> ranges;
+  for (const ExpectedPiece& p : file.pieces) ranges.push_back(range_of(p));
+  return {ranges, file.record.bytes};
+}
+
+std::vector<std::string> digest_faults(const ExpectedFile& file, const ShardDigests& digests) {
   std::vector<std::string> faults;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const ExpectedPiece& p = file.pieces[i];
     if (digests.piece(i) == p.piece->digest) continue;
+    const ByteRange range = range_of(p);
     faults.push_back(fmt::format("{}: tensor {} {} (bytes {} to {}): expected digest {}, found {}", file.path.string(),
-                                 p.tensor->info.name, box_text(p.piece->box), ranges[i].begin, ranges[i].end,
+                                 p.tensor->info.name, box_text(p.piece->box), range.begin, range.end,
                                  hex64(p.piece->digest), hex64(digests.piece(i))));
   }
   if (digests.rest() != file.record.rest_digest) {
@@ -105,8 +116,6 @@ std::vector<std::string> faults_of(const ExpectedFile& file, char* buffer,
   }
   return faults;
 }
-
-}  // namespace
 
 std::vector<ExpectedFile> expected_files(const Manifest& manifest, const fs::path& dir) {
   std::vector<ExpectedFile> files;
@@ -122,15 +131,7 @@ std::vector<ExpectedFile> expected_files(const Manifest& manifest, const fs::pat
 std::vector<std::string> file_faults(const std::vector<ExpectedFile>& files, int threads,
                                      const std::function<void(int64_t bytes)>& progress) {
   std::vector<std::vector<std::string>> faults(files.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    const auto buffer = std::make_unique<char[]>(static_cast<size_t>(kReadBytes));
-    for (size_t f = next++; f < files.size(); f = next++) faults[f] = faults_of(files[f], buffer.get(), progress);
-  };
-  std::vector<std::jthread> helpers;
-  for (int t = 1; t < threads && t < static_cast<int>(files.size()); ++t) helpers.emplace_back(work);
-  work();
-  helpers.clear();
+  run_jobs(files.size(), threads, [&](size_t f) { faults[f] = faults_of(files[f], progress); });
   std::vector<std::string> all;
   for (std::vector<std::string>& of_file : faults) {
     all.insert(all.end(), std::make_move_iterator(of_file.begin()), std::make_move_iterator(of_file.end()));

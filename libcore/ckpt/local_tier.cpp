@@ -126,7 +126,7 @@ LocalStep find_local_step(const fs::path& local, int64_t newer_than, Comm& comm,
     agree(comm, [&] {
       if (!leads || here) return;
       std::error_code error;
-      fs::create_directories(dir, error);
+      make_directories(dir, error);
       if (error) fail(ErrorKind::runtime, "{}: creating it failed: {}", dir.string(), error.message());
       write_file_atomic(dir / kManifestName, text);
     });

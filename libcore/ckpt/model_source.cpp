@@ -10,6 +10,7 @@
 #include "libcore/ckpt/hf_layout.h"
 #include "libcore/ckpt/intact.h"
 #include "libcore/ckpt/read_check.h"
+#include "libcore/ckpt/run_listing.h"
 #include "libcore/ckpt/safetensors.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/spec/param_table.h"
@@ -69,37 +70,8 @@ ModelSource open_huggingface(const fs::path& dir) {
 
 }  // namespace
 
-ModelPlace model_place(const fs::path& path) {
-  std::error_code error;
-  if (fs::exists(path / kManifestName, error)) return ModelPlace::checkpoint;
-  if (fs::is_directory(path / "checkpoints", error)) return ModelPlace::run;
-  if (fs::exists(path / "config.json", error)) return ModelPlace::huggingface;
-  const char* found = fs::is_directory(path, error) ? "a directory with none of these"
-                      : fs::exists(path, error)     ? "a file"
-                                                    : "nothing";
-  fail(ErrorKind::input,
-       "{}: expected a run (checkpoints/), a checkpoint (manifest.json) or a Hugging Face directory (config.json), "
-       "found {}",
-       path.string(), found);
-}
-
-fs::path newest_checkpoint(const fs::path& run) {
-  std::vector<std::string> ignored;
-  const std::vector<CheckpointEntry> list = list_checkpoints(run / "checkpoints", &ignored);
-  for (const std::string& line : ignored) log_warning("passed over: {}", line);
-  if (list.empty()) {
-    fail(ErrorKind::input, "{}: expected a committed checkpoint, found none ({} passed over)",
-         (run / "checkpoints").string(), ignored.size());
-  }
-  return list.back().dir;
-}
-
 ModelSource open_model_source(const fs::path& path) {
-  switch (model_place(path)) {
-    case ModelPlace::run: return open_checkpoint(newest_checkpoint(path));
-    case ModelPlace::checkpoint: return open_checkpoint(path);
-    case ModelPlace::huggingface: break;
-  }
+  if (path_kind(path) != PathKind::huggingface) return open_checkpoint(checkpoint_of(path));
   ModelSource model = open_huggingface(path);
   for (const std::string& name : model.unused) log_warning("{}: tensor {} is not used", model.weights->where(), name);
   return model;

@@ -12,13 +12,6 @@
 
 namespace rw {
 
-enum class ModelPlace { run, checkpoint, huggingface };
-// Recognises a directory by what it holds: checkpoints/ (run), manifest.json (checkpoint), config.json (Hugging Face).
-// Error{input} lists what was looked for.
-ModelPlace model_place(const std::filesystem::path& path);
-// The newest committed checkpoint of a run; what was passed over is said in a warning. Error{input} when there is none.
-std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
-
 struct ModelSource {
   ModelSpec spec;
   std::unique_ptr<TensorSource> weights;  // our names; a checkpoint also has adam.m/NAME and adam.v/NAME
@@ -34,6 +27,7 @@ struct ModelSource {
 // A checkpoint's identity holds "model_config" (a config.json's object) and "tokenizer_json" and, where there
 // is one, "tokenizer_config_json" (their texts); its weights
 // have the param table's names. All parameters are there with their shapes, or Error{input} says which is not.
+// Of a run or a checkpoints directory the newest committed checkpoint is meant.
 ModelSource open_model_source(const std::filesystem::path& path);
 
 }  // namespace rw

@@ -21,7 +21,7 @@ void PagePool::need(int64_t bytes) {
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     fail(ErrorKind::runtime,
-         "{} bytes of memory for staging a checkpoint: {}; a lower --checkpoint-memory makes it pass in waves", bytes,
+         "{} bytes of memory for staging a checkpoint: {}; with less memory allowed it passes in waves", bytes,
          std::error_code(errno, std::generic_category()).message());
   }
   ::madvise(memory, static_cast<size_t>(bytes),

@@ -14,6 +14,7 @@
 #include "libcore/base/hash.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/commit.h"
+#include "libcore/ckpt/page_pool.h"
 #include "libcore/ckpt/reshard_target.h"
 #include "libcore/comm/agree.h"
 
@@ -99,7 +100,8 @@ class Stream {
 
   void work() {
     try {
-      for (size_t i = next_++; i < tensors_.size() && !stop_; i = next_++) digests_[i] = move_tensor(tensors_[i]);
+      PagePool pool;  // kept from tensor to tensor: fresh memory costs more than what is done with it
+      for (size_t i = next_++; i < tensors_.size() && !stop_; i = next_++) digests_[i] = move_tensor(tensors_[i], pool);
     } catch (...) {
       stop_ = true;
       const std::lock_guard lock(mutex_);
@@ -107,7 +109,7 @@ class Stream {
     }
   }
 
-  std::vector<uint64_t> move_tensor(size_t t) {
+  std::vector<uint64_t> move_tensor(size_t t, PagePool& pool) {
     const TensorInfo& tensor = source_.tensors()[t];
     const auto reader = source_.open(t);
     RowWriter writer(files_, tensor);
@@ -116,15 +118,17 @@ class Stream {
     const int64_t fit = (options_.memory_bytes / threads_ - fixed) / each;
     const int64_t step =
         std::max<int64_t>(1, std::min({fit, kBandBytes / std::max<int64_t>(1, row), std::max<int64_t>(1, rows)}));
-    const AlignedBuffer in(reader->buffer_bytes(step)), out(writer.buffer_bytes(step));
+    const int64_t in_bytes = (reader->buffer_bytes(step) + RowFile::kAlign - 1) / RowFile::kAlign * RowFile::kAlign;
+    pool.need(in_bytes + writer.buffer_bytes(step));
+    char *const in = pool.data(), *const out = pool.data() + in_bytes;
     for (int64_t first = 0; first < rows && row > 0 && !stop_; first += step) {
       const Band band{first, std::min(step, rows - first)};
-      writer.write(band, reader->read(band, in.data()), out.data());
+      writer.write(band, reader->read(band, in), out);
       if (options_.progress) options_.progress(band.n * row);
     }
     if (stop_) return {};
     reader->finish();
-    return writer.finish(out.data());
+    return writer.finish(out);
   }
 
   const RowSource& source_;

@@ -15,8 +15,6 @@ namespace rw {
 
 namespace {
 
-constexpr size_t kMostOpen = 200;  // files at a time
-
 uint64_t digest_of(const FileImage& image, const std::vector<ByteRange>& ranges) {
   StreamHash hash;
   std::vector<char> part(FileImage::kPageBytes);
@@ -33,9 +31,10 @@ uint64_t digest_of(const FileImage& image, const std::vector<ByteRange>& ranges)
 }  // namespace
 
 TargetFiles::TargetFiles(const std::filesystem::path& dir, const std::vector<std::vector<TensorPiece>>& files)
-    : dir_(dir), pieces_(files) {
+    : pieces_(files) {
+  std::vector<std::filesystem::path> paths;
   for (size_t f = 0; f < files.size(); ++f) {
-    names_.push_back(fmt::format("rank-{:05}.h5", f));
+    paths.push_back(dir / fmt::format("rank-{:05}.h5", f));
     ShardLayout layout = lay_out_shard(files[f]);
     std::vector<ByteRange> ranges;
     for (size_t i = 0; i < files[f].size(); ++i) {
@@ -47,6 +46,7 @@ TargetFiles::TargetFiles(const std::filesystem::path& dir, const std::vector<std
     const uint64_t rest = digest_of(layout.image, outside(ranges, layout.image.bytes));
     layouts_.push_back({std::move(layout.image.pages), std::move(layout.offsets), layout.image.bytes, rest});
   }
+  files_ = std::make_unique<RowFiles>(std::move(paths), RowFile::For::writing);
 }
 
 const std::vector<TargetPiece>& TargetFiles::pieces(const std::string& tensor) const {
@@ -57,32 +57,23 @@ const std::vector<TargetPiece>& TargetFiles::pieces(const std::string& tensor) c
 
 void TargetFiles::create(size_t file) {
   const FileLayout& layout = layouts_[file];
-  DirectFile(dir_ / names_[file], FileCache::keep).reserve(layout.bytes);
+  DirectFile(files_->path(file), FileCache::keep).reserve(layout.bytes);
   for (const auto& [number, page] : layout.pages) {
     const int64_t at = number * FileImage::kPageBytes;
     write(file, page.data(), std::min(FileImage::kPageBytes, layout.bytes - at), at);
   }
 }
 
-std::shared_ptr<RowFile> TargetFiles::open(size_t file) {
+void TargetFiles::write(size_t file, const char* data, int64_t bytes, int64_t at) {
+  files_->open(file)->write(data, bytes, at);
   const std::lock_guard lock(mutex_);
   written_.insert(file);
-  if (const auto found = open_.find(file); found != open_.end()) return found->second;
-  if (open_.size() >= kMostOpen) {
-    // Whoever still writes to one of them keeps it open; what is closed is synced by its name in the end.
-    open_.clear();
-  }
-  return open_[file] = std::make_shared<RowFile>(dir_ / names_[file], RowFile::Open::existing);
-}
-
-void TargetFiles::write(size_t file, const char* data, int64_t bytes, int64_t at) {
-  open(file)->write(data, bytes, at);
 }
 
 void TargetFiles::sync() {
-  open_.clear();
+  files_->close_all();
   for (const size_t file : written_) {
-    RowFile out(dir_ / names_[file], RowFile::Open::existing);
+    RowFile out(files_->path(file), RowFile::For::writing);
     out.sync();
     out.close();
   }
@@ -98,7 +89,7 @@ ShardRecord TargetFiles::record(size_t file, const std::vector<uint64_t>& digest
     if (layout.offsets[i] >= 0) tensor.pieces.push_back({piece.box, 0, layout.offsets[i], digests[i]});
   }
   ShardRecord shard;
-  shard.file = {names_[file], layout.bytes, layout.rest_digest};
+  shard.file = {files_->path(file).filename().string(), layout.bytes, layout.rest_digest};
   for (auto& [name, tensor] : by_name) shard.tensors.push_back(std::move(tensor));
   return shard;
 }

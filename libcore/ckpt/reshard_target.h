@@ -27,7 +27,7 @@ class TargetFiles {
  public:
   // Lays the files out; nothing is on disk yet. `dir` is the unfinished step's directory.
   TargetFiles(const std::filesystem::path& dir, const std::vector<std::vector<TensorPiece>>& files);
-  size_t size() const { return names_.size(); }
+  size_t size() const { return layouts_.size(); }
   int64_t bytes(size_t file) const { return layouts_[file].bytes; }
   const std::vector<TargetPiece>& pieces(const std::string& tensor) const;  // none empty
 
@@ -47,15 +47,12 @@ class TargetFiles {
     int64_t bytes = 0;
     uint64_t rest_digest = 0;
   };
-  std::shared_ptr<RowFile> open(size_t file);
 
-  std::filesystem::path dir_;
   const std::vector<std::vector<TensorPiece>>& pieces_;
-  std::vector<std::string> names_;
+  std::unique_ptr<RowFiles> files_;
   std::vector<FileLayout> layouts_;
   std::map<std::string, std::vector<TargetPiece>> by_tensor_;
   std::mutex mutex_;
-  std::map<size_t, std::shared_ptr<RowFile>> open_;
   std::set<size_t> written_;
 };
 

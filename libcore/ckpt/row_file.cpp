@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -23,27 +21,12 @@ namespace {
 
 }  // namespace
 
-AlignedBuffer::AlignedBuffer(int64_t bytes)
-    : data_(static_cast<char*>(std::aligned_alloc(
-          static_cast<size_t>(RowFile::kAlign), static_cast<size_t>((bytes / RowFile::kAlign + 1) * RowFile::kAlign)))),
-      bytes_(bytes) {
-  if (data_ == nullptr) fail(ErrorKind::runtime, "out of memory: {} bytes for a buffer", bytes);
+RowFile::RowFile(const std::filesystem::path& file, For what) : path_(file) {
+  const int mode = (what == For::reading ? O_RDONLY : O_WRONLY) | O_CLOEXEC;
+  fd_ = ::open(file.c_str(), mode);
+  if (fd_ < 0) failed(path_, what == For::reading ? "opening it" : "opening it for writing", errno);
+  direct_fd_ = ::open(file.c_str(), mode | O_DIRECT);
 }
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
-
-RowFile::RowFile(const std::filesystem::path& file) : path_(file), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (fd_ < 0) failed(path_, "opening it", errno);
-  direct_fd_ = ::open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-}
-RowFile::RowFile(const std::filesystem::path& file, Open)
-    : path_(file), fd_(::open(file.c_str(), O_WRONLY | O_CLOEXEC)) {
-  if (fd_ < 0) failed(path_, "opening it for writing", errno);
-  direct_fd_ = ::open(file.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
-}
-RowFile::RowFile(RowFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      direct_fd_(std::exchange(other.direct_fd_, -1)) {}
 RowFile::~RowFile() {
   if (fd_ >= 0) ::close(fd_);
   if (direct_fd_ >= 0) ::close(direct_fd_);
@@ -101,6 +84,19 @@ void RowFile::close() {
     failed(path_, "closing it", error);
   }
   if (::close(plain) != 0) failed(path_, "closing it", errno);
+}
+
+std::shared_ptr<RowFile> RowFiles::open(size_t i) {
+  constexpr size_t kMostOpen = 100;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = open_.find(i); found != open_.end()) return found->second;
+  if (open_.size() >= kMostOpen) open_.clear();
+  return open_[i] = std::make_shared<RowFile>(paths_[i], what_);
+}
+
+void RowFiles::close_all() {
+  const std::lock_guard lock(mutex_);
+  open_.clear();
 }
 
 }  // namespace rw

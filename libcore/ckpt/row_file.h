@@ -3,23 +3,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace rw {
-
-// Memory at a page boundary.
-class AlignedBuffer {
- public:
-  explicit AlignedBuffer(int64_t bytes);
-  AlignedBuffer(const AlignedBuffer&) = delete;
-  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
-  ~AlignedBuffer();
-  char* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  char* data_;
-  int64_t bytes_;
-};
 
 // An open file. Threads may use it together. Error{runtime} names the file, what was being done and the cause.
 class RowFile {
@@ -27,12 +17,10 @@ class RowFile {
   static constexpr int64_t kAlign = 4096;
   static constexpr int64_t kDirectBytes = int64_t{256} << 10;  // below, the page cache gathers what lies together
 
-  explicit RowFile(const std::filesystem::path& file);  // for reading; opened when first read
-  // For writing: a file that is there already.
-  enum class Open { existing };
-  RowFile(const std::filesystem::path& file, Open how);
-  RowFile(RowFile&& other) noexcept;
-  RowFile& operator=(RowFile&&) = delete;
+  enum class For { reading, writing };  // a file that is there already
+  RowFile(const std::filesystem::path& file, For what);
+  RowFile(const RowFile&) = delete;
+  RowFile& operator=(const RowFile&) = delete;
   ~RowFile();
 
   const std::filesystem::path& path() const { return path_; }
@@ -48,6 +36,23 @@ class RowFile {
  private:
   std::filesystem::path path_;
   int fd_ = -1, direct_fd_ = -1;  // direct: -1 where the file system has no such thing
+};
+
+// Any number of files, of which a few are open at a time. Threads may use it together.
+class RowFiles {
+ public:
+  RowFiles(std::vector<std::filesystem::path> files, RowFile::For what) : paths_(std::move(files)), what_(what) {}
+  size_t size() const { return paths_.size(); }
+  const std::filesystem::path& path(size_t i) const { return paths_[i]; }
+  // Stays open while the caller has it.
+  std::shared_ptr<RowFile> open(size_t i);
+  void close_all();
+
+ private:
+  std::vector<std::filesystem::path> paths_;
+  RowFile::For what_;
+  std::mutex mutex_;
+  std::map<size_t, std::shared_ptr<RowFile>> open_;
 };
 
 }  // namespace rw

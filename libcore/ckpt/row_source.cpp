@@ -52,7 +52,7 @@ char* align(char* p) {
 
 class CheckpointReader : public RowReader {
  public:
-  CheckpointReader(const TensorRecord& tensor, const std::vector<RowFile>& files)
+  CheckpointReader(const TensorRecord& tensor, RowFiles& files)
       : tensor_(tensor), files_(files), hashes_(tensor.pieces.size()), read_(tensor.pieces.size(), 0) {}
 
   int64_t buffer_bytes(int64_t rows) const override {
@@ -69,7 +69,7 @@ class CheckpointReader : public RowReader {
       const int64_t bytes = piece_bytes(tensor_.info, part);
       if (bytes == 0) continue;
       if (bytes >= RowFile::kDirectBytes) buffer = align(buffer);
-      const char* data = files_[static_cast<size_t>(piece.file)].read(piece.at + read_[i], bytes, buffer);
+      const char* data = files_.open(static_cast<size_t>(piece.file))->read(piece.at + read_[i], bytes, buffer);
       hashes_[i].update(data, bytes);
       read_[i] += bytes;
       parts.push_back({part, data});
@@ -82,7 +82,7 @@ class CheckpointReader : public RowReader {
     for (size_t i = 0; i < tensor_.pieces.size(); ++i) {
       const PieceRecord& piece = tensor_.pieces[i];
       if (hashes_[i].digest() != piece.digest)
-        damaged(files_[static_cast<size_t>(piece.file)].path(),
+        damaged(files_.path(static_cast<size_t>(piece.file)),
                 fmt::format("tensor {} {} (bytes {} to {})", tensor_.info.name, box_text(piece.box), piece.at,
                             piece.at + piece_bytes(tensor_.info, piece.box)),
                 piece.digest, hashes_[i].digest());
@@ -91,7 +91,7 @@ class CheckpointReader : public RowReader {
 
  private:
   const TensorRecord& tensor_;
-  const std::vector<RowFile>& files_;
+  RowFiles& files_;
   std::vector<StreamHash> hashes_;
   std::vector<int64_t> read_;  // bytes of each piece
 };
@@ -99,6 +99,7 @@ class CheckpointReader : public RowReader {
 class CheckpointRows : public RowSource {
  public:
   CheckpointRows(const fs::path& dir, const Manifest& manifest) : dir_(dir), manifest_(manifest) {
+    std::vector<fs::path> paths;
     for (const FileRecord& record : manifest_.files) {
       const fs::path file = dir / record.name;
       std::error_code error;
@@ -107,9 +108,10 @@ class CheckpointRows : public RowSource {
         fail(ErrorKind::verdict, "{}: damaged: listed in the manifest, found {}", file.string(), error.message());
       if (static_cast<int64_t>(bytes) != record.bytes)
         fail(ErrorKind::verdict, "{}: damaged: expected {} bytes, found {}", file.string(), record.bytes, bytes);
-      files_.emplace_back(file);
+      paths.push_back(file);
     }
-    pieces_.resize(files_.size());
+    files_ = std::make_unique<RowFiles>(std::move(paths), RowFile::For::reading);
+    pieces_.resize(files_->size());
     for (const TensorRecord& t : manifest_.tensors) {
       tensors_.push_back(t.info);
       for (const PieceRecord& p : t.pieces)
@@ -120,30 +122,30 @@ class CheckpointRows : public RowSource {
   std::string where() const override { return dir_.string(); }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   std::unique_ptr<RowReader> open(size_t tensor) const override {
-    return std::make_unique<CheckpointReader>(manifest_.tensors[tensor], files_);
+    return std::make_unique<CheckpointReader>(manifest_.tensors[tensor], *files_);
   }
 
-  int64_t n_rests() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t n_rests() const override { return static_cast<int64_t>(files_->size()); }
   void check_rest(int64_t i) const override {
     const FileRecord& record = manifest_.files[static_cast<size_t>(i)];
-    const RowFile& file = files_[static_cast<size_t>(i)];
-    const AlignedBuffer buffer(RowFile::room(kRestBytes));
+    const auto file = files_->open(static_cast<size_t>(i));
+    std::vector<char> buffer(static_cast<size_t>(kRestBytes));  // small reads need no alignment
     StreamHash hash;
     for (const ByteRange& gap : outside(pieces_[static_cast<size_t>(i)], record.bytes)) {
       for (int64_t at = gap.begin; at < gap.end; at += kRestBytes) {
         const int64_t n = std::min(kRestBytes, gap.end - at);
-        hash.update(file.read(at, n, buffer.data()), n);
+        hash.update(file->read(at, n, buffer.data()), n);
       }
     }
     if (hash.digest() != record.rest_digest)
-      damaged(file.path(), "outside the tensors (HDF5 structures, padding)", record.rest_digest, hash.digest());
+      damaged(file->path(), "outside the tensors (HDF5 structures, padding)", record.rest_digest, hash.digest());
   }
 
  private:
-  static constexpr int64_t kRestBytes = int64_t{1} << 16;
+  static constexpr int64_t kRestBytes = RowFile::kDirectBytes / 2;
   fs::path dir_;
   Manifest manifest_;
-  std::vector<RowFile> files_;                  // in the manifest's order
+  std::unique_ptr<RowFiles> files_;             // in the manifest's order
   std::vector<std::vector<ByteRange>> pieces_;  // of each file
   std::vector<TensorInfo> tensors_;
 };
@@ -156,7 +158,9 @@ class ConvertedReader : public RowReader {
 
   int64_t buffer_bytes(int64_t rows) const override {
     const int64_t elements = rows * (row_bytes(stored_) / dtype_bytes(stored_.dtype));
-    return elements * (dtype_bytes(as_) + (as_ == dtype_ ? 0 : dtype_bytes(dtype_))) + RowFile::kAlign;
+    const int64_t converted = as_ == dtype_ ? 0 : dtype_bytes(dtype_);
+    // The source's own memory too: it may be a mapped file, of which these rows are there while they are read.
+    return elements * (dtype_bytes(as_) + converted + dtype_bytes(stored_.dtype)) + RowFile::kAlign;
   }
   std::vector<BandPart> read(Band band, char* buffer) override {
     const Box box = band_box(stored_.shape, band);

@@ -20,7 +20,7 @@ bool holds_safetensors(const std::filesystem::path& path);
 
 // A tensor to export, produced on demand so that a model larger than memory can be written: `read(rows, dst)` fills dst
 // with a band of it, row-major, in `dtype`. A band is some rows of the first dimension with all columns (a scalar is
-// one row); bands are asked for in order. Producing an element may take 12 bytes beside dst.
+// one row); bands are asked for in order. Producing an element may take 16 bytes beside dst.
 struct ExportTensor {
   std::string name;
   DType dtype;  // f32, bf16, f16

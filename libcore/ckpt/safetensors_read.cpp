@@ -51,7 +51,9 @@ class SafetensorsSource : public TensorSource {
     }
     const TensorInfo& info = check_read(*this, name, box, dst_type);
     const Box stored = whole(info.shape);
-    copy_part(box, {place.file->map.data() + place.entry->begin, info.dtype, stored}, dst, dst_type, box);
+    const BoxBytes mapped{place.file->map.data() + place.entry->begin, info.dtype, stored};
+    copy_part(box, mapped, dst, dst_type, box);
+    let_go(box, mapped);
   }
 
  private:

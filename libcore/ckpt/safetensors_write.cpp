@@ -29,7 +29,7 @@ const char* file_dtype(DType t) {
   }
 }
 
-constexpr int64_t kBytesAside = 12;  // that producing an element takes
+constexpr int64_t kBytesAside = 16;  // that producing an element takes
 
 int64_t bytes_of(const ExportTensor& t) { return n_elements(t.shape) * dtype_bytes(t.dtype); }
 

@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kPage = DirectFile::kAlignBytes;
 constexpr int64_t kMaxUnitBytes = int64_t{8} << 20, kMinUnitBytes = int64_t{64} << 10;  // one write each
 constexpr int64_t kFewUnits = 4;                  // being copied, digested, written, and one in between
+constexpr int64_t kAhead = 2;                     // units digested before copying goes on: one in writing, the next
 constexpr int64_t kPartBytes = int64_t{1} << 20;  // what a thread copies at a time
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -213,7 +214,7 @@ struct ShardSaver::Impl {
     // Whoever waits in finish_staging() has the cores and the memory to itself. Otherwise the disk is kept busy first.
     const auto unit_staged = [&] { return parts_left[static_cast<size_t>(digested)] == 0; };
     while (!ended() && digested < plan.units) {
-      if (callers == 0 && unit_staged() && (digested == written || !has_room())) digest_unit(lock);
+      if (callers == 0 && unit_staged() && (digested < written + kAhead || !has_room())) digest_unit(lock);
       else if (callers == 0 && has_room()) copy_part(lock);
       else stager_wakes.wait(lock, [&] { return ended() || (callers == 0 && (unit_staged() || has_room())); });
     }

@@ -29,7 +29,13 @@ JsonLines::~JsonLines() {
 bool JsonLines::write(const Json& line) {
   if (fd_ < 0) return true;
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  return ::write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 void drop_lines_after(const std::filesystem::path& file, int64_t last_step) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
@@ -43,6 +44,29 @@ fs::path checkpoint_at(const fs::path& path, std::vector<std::string>& notes) {
   return entries.back().dir;
 }
 
+// Collective. The steps that every rank can read: a mount or a disk may fail one of them alone, and ranks that go on
+// from different steps would train nonsense.
+std::vector<CheckpointEntry> listed_by_all(const fs::path& dir, Comm& comm, std::vector<std::string>& notes) {
+  std::vector<CheckpointEntry> entries;
+  Json mine = {{"steps", Json::array()}, {"ignored", Json::array()}};
+  agree(comm, [&] {
+    std::vector<std::string> ignored;
+    entries = list_checkpoints(dir, &ignored);
+    for (const CheckpointEntry& e : entries) mine["steps"].push_back(e.step);
+    mine["ignored"] = ignored;
+  });
+  std::set<std::string> told;
+  const std::vector<std::string> all = comm.gather_text(mine.dump(-1, ' ', false, Json::error_handler_t::replace));
+  for (const std::string& text : all) {
+    const Json heard = Json::parse(text);
+    const auto steps = heard["steps"].get<std::set<int64_t>>();
+    std::erase_if(entries, [&](const CheckpointEntry& e) { return !steps.contains(e.step); });
+    for (const auto& reason : heard["ignored"].get<std::vector<std::string>>())
+      if (told.insert(reason).second) notes.push_back("ignored " + reason);
+  }
+  return entries;
+}
+
 // Whether a folder that was once committed (step-N, not step-N.tmp) is there, in whatever state.
 bool holds_committed(const fs::path& dir) {
   if (!fs::is_directory(dir)) return false;
@@ -59,9 +83,12 @@ namespace {
 
 // A checkpoint that --resume names.
 void plan_named(ResumePlan& plan, const TrainSpec& spec, bool used, const fs::path& local, Comm& comm) {
-  fs::path dir;
+  std::string chosen;  // by one rank: a mount that fails another must not make it choose an older one
   agree(comm, [&] {
-    dir = checkpoint_at(spec.resume, plan.notes);
+    if (comm.rank() == 0) chosen = checkpoint_at(spec.resume, plan.notes).string();
+  });
+  const fs::path dir = comm.broadcast_text(chosen, 0);
+  agree(comm, [&] {
     if (used && fs::weakly_canonical(dir).parent_path() != fs::weakly_canonical(checkpoints_dir(spec)))
       fail(ErrorKind::usage,
            "--resume {} is not a checkpoint of --out {}, which holds a run of its own; choose another --out",
@@ -86,12 +113,7 @@ void plan_named(ResumePlan& plan, const TrainSpec& spec, bool used, const fs::pa
 }
 
 void plan_newest(ResumePlan& plan, const TrainSpec& spec, const fs::path& local, Comm& comm) {
-  std::vector<CheckpointEntry> entries;
-  agree(comm, [&] {
-    std::vector<std::string> ignored;
-    entries = list_checkpoints(checkpoints_dir(spec), &ignored);
-    for (const std::string& reason : ignored) plan.notes.push_back("ignored " + reason);
-  });
+  const std::vector<CheckpointEntry> entries = listed_by_all(checkpoints_dir(spec), comm, plan.notes);
   const int64_t newest_durable = entries.empty() ? -1 : entries.back().step;
   const auto take_local = [&](int64_t newer_than) {
     if (local.empty()) return false;
@@ -157,9 +179,9 @@ std::string run_id_of(const fs::path& out) {
 
 namespace {
 
-void make_directories(const char* flag, const fs::path& dir) {
+void make_named_directories(const char* flag, const fs::path& dir) {
   std::error_code error;
-  fs::create_directories(dir, error);
+  make_directories(dir, error);
   if (error) fail(ErrorKind::runtime, "{} {}: cannot be created: {}", flag, dir.string(), error.message());
 }
 
@@ -185,11 +207,11 @@ void link_checkpoints(const TrainSpec& spec) {
 std::vector<FileLock> lock_run(const TrainSpec& spec) {
   const fs::path out = spec.out;
   std::vector<FileLock> locks;
-  make_directories("--out", out);
+  make_named_directories("--out", out);
   locks.emplace_back(out / ".lock",
                      fmt::format("--out {}: another process is training in it; wait for it or choose another directory",
                                  out.string()));
-  make_directories(spec.checkpoint_dir.empty() ? "--out" : "--checkpoint-dir", checkpoints_dir(spec));
+  make_named_directories(spec.checkpoint_dir.empty() ? "--out" : "--checkpoint-dir", checkpoints_dir(spec));
   if (spec.checkpoint_dir.empty()) return locks;
   link_checkpoints(spec);
   locks.emplace_back(fs::path(spec.checkpoint_dir) / ".lock",

@@ -44,11 +44,13 @@ void Trainer::save_if_due() {
   const int64_t step = state_.step;
   const bool on_time = next_auto_ >= 0 ? step >= next_auto_ : every_ > 0 && step % every_ == 0;
   const bool durable = on_time || owes_durable_;
-  const bool local = !local_.empty() &&
+  // While local saves fail, durable ones go their own way.
+  const bool direct = local_failed_ && durable && saver_->idle();
+  const bool local = !local_.empty() && !direct &&
                      (spec_.local_checkpoint_every > 0 ? step % spec_.local_checkpoint_every == 0 || durable : durable);
-  if (!on_time && !local) return;
+  if (!on_time && !local && !direct) return;
   const bool begun = request_save(durable, local);
-  owes_durable_ = durable && local && !begun;
+  owes_durable_ = durable && !local_.empty() && !begun;
   if (spec_.checkpoint_mode == "sync") heed(saver_->settle());
 }
 
@@ -79,6 +81,7 @@ bool Trainer::request_save(bool durable, bool local) {
   }
   must_differ_ = false;
   requested_step_ = state_.step;
+  requested_durable_ = durable;
   event("checkpoint_requested", {{"tier", tier}, {"durable", durable}});
   if (next_auto_ >= 0 && durable) next_auto_ = state_.step + every_;
   return true;
@@ -102,6 +105,7 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
         break;
       case SaveNews::Kind::committed:
         if (n.tier == "durable") saved_step_ = n.step;
+        else local_failed_ = false;
         rewinds_ = 0;
         details["seconds"] = n.background_s;
         details["blocking_s"] = n.blocking_s;
@@ -124,7 +128,8 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
         choose_interval(n);
         break;
       case SaveNews::Kind::failed:
-        failed_save_step_ = n.step;
+        if (n.tier == "durable") failed_save_step_ = n.step;
+        else local_failed_ = true, owes_durable_ = owes_durable_ || requested_durable_;
         must_differ_ = true;  // nothing was learned about the steps before
         details["error"] = n.error;
         event("checkpoint_failed", details);
@@ -209,8 +214,13 @@ bool Trainer::save_last() {
       warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
       return true;
     }
-    request_save(true, !local_.empty());
+    const bool local = !local_.empty() && !local_failed_;
+    request_save(true, local);
     settle();
+    if (local && local_failed_) {
+      request_save(true, false);
+      settle();
+    }
   }
   stall_s_ += saver_->take_blocking_s();
   comm_record_->phase = "";

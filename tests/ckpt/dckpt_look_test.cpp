@@ -189,6 +189,23 @@ TEST_CASE("dckpt show") {
   CHECK(has(dckpt("show " + run + "/checkpoints/step-00000003").err, "expected manifest.json, found none"));
 }
 
+TEST_CASE("names that a terminal would obey are shown, not obeyed") {
+  const ScratchDir dir;
+  const std::string name = "e\x1b[31mvil\r\xc2\x9b caf\xc3\xa9";
+  const fs::path a = saves::tensors(dir / "a", 1, {saves::values<float>(name, DType::f32, {1}, {1})},
+                                    {{{"run_id", "\x1b]0;title\x07"}, {"layout", "\x1b[2J"}}, {{"step", 1}}});
+  const fs::path b = saves::tensors(dir / "b", 1, {saves::values<float>(name, DType::f32, {1}, {2})});
+  std::string text;
+  for (const std::string& args : {"show " + a.string(), "show --stats --tensor 'e*' " + a.string(), "ls " + a.string(),
+                                  "diff " + a.string() + " " + b.string()})
+    text += dckpt(args).out;
+  CHECK(has(text, "e?[31mvil?? caf\xc3\xa9"));
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find('\r') == std::string::npos);
+  CHECK(text.find("\xc2\x9b") == std::string::npos);
+  CHECK(dckpt("show --json " + a.string()).json()["tensors"][0]["name"] == name);
+}
+
 TEST_CASE("dckpt diff") {
   const ScratchDir dir;
   make_run(dir / "run");

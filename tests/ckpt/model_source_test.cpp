@@ -62,10 +62,11 @@ TEST_CASE("the same model from a Hugging Face directory, a checkpoint and a run"
   save_as_checkpoint(hf, dir / "run/checkpoints", 5, identity);
   save_as_checkpoint(hf, dir / "run/checkpoints", 12, identity);
   fs::create_directory(dir / "run/checkpoints/step-00000013.tmp");
-  CHECK(model_place(dir / "run") == ModelPlace::run);
-  CHECK(newest_checkpoint(dir / "run").filename() == "step-00000012");
-  for (const auto& [path, step] : {std::pair{dir / "run", 12}, std::pair{dir / "run/checkpoints/step-00000005", 5}}) {
+  for (const auto& [path, step] : {std::pair{dir / "run", 12}, std::pair{dir / "run/checkpoints", 12},
+                                   std::pair{dir / "run/checkpoints/step-00000005", 5}}) {
     const ModelSource model = open_model_source(path);
+    CHECK(model.checkpoint.filename().string() == (step == 12 ? "step-00000012" : "step-00000005"));
+    CHECK(parse_json(model.state, "state")["step"] == step);
     CHECK(model.spec == hf.spec);
     CHECK(model.step == step);
     CHECK(model.tokenizer_json == "{\"t\": 1}");
@@ -83,9 +84,10 @@ TEST_CASE("the same model from a Hugging Face directory, a checkpoint and a run"
 TEST_CASE("places that hold no model say what was looked for") {
   set_log_level(LogLevel::error);
   const ScratchDir dir;
-  CHECK(has(open_error(dir / "none"),
-            "expected a run (checkpoints/), a checkpoint (manifest.json) or a Hugging Face directory (config.json), "
-            "found nothing"));
+  CHECK(
+      has(open_error(dir / "none"),
+          "expected a run (checkpoints/), a checkpoints directory (step-N/), a checkpoint (manifest.json) or a Hugging "
+          "Face directory (config.json), found nothing"));
   CHECK(has(open_error(dir.path()), "found a directory with none of these"));
   fs::create_directories(dir / "run/checkpoints/step-00000004.tmp");
   CHECK(has(open_error(dir / "run"), "expected a committed checkpoint, found none (1 passed over)"));

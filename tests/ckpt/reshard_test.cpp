@@ -94,10 +94,10 @@ void flip(const fs::path& file, int64_t at) {
 }  // namespace
 
 TEST_CASE("any spread from any spread, by several threads and processes, in little memory") {
-  for (unsigned seed = 0; seed < 6; ++seed) {
+  for (unsigned seed = 0; seed < 7; ++seed) {
     CAPTURE(seed);
     const ScratchDir dir;
-    const int from = 1 + static_cast<int>(seed) % 4, to = 1 + static_cast<int>(seed * 5) % 7;
+    const int from = 1 + static_cast<int>(seed) % 4, to = seed == 6 ? 211 : 1 + static_cast<int>(seed * 5) % 7;
     save_spread(dir / "a", 3, from, seed);
     const NewCheckpoint target = target_of(dir / "b", 3, to, seed + 100);
     const int processes = 1 + static_cast<int>(seed) % 3;
@@ -107,7 +107,7 @@ TEST_CASE("any spread from any spread, by several threads and processes, in litt
       const auto rows = checkpoint_rows(dir / "a/step-00000003", source.manifest());
       std::atomic<int64_t> told{0};
       const ReshardReport done = reshard(*rows, target,
-                                         {.memory_bytes = seed % 2 == 0 ? 128 << 10 : 64 << 20,
+                                         {.memory_bytes = seed % 2 == 0 && to < 200 ? 128 << 10 : 64 << 20,
                                           .threads = 1 + static_cast<int>(seed) % 3,
                                           .progress = [&](int64_t bytes) { told += bytes; }},
                                          comm);
@@ -116,6 +116,13 @@ TEST_CASE("any spread from any spread, by several threads and processes, in litt
         throw std::runtime_error("bytes: " + std::to_string(done.bytes) + ", " + std::to_string(all));
     });
     check_values(dir / "b/step-00000003");
+    if (to > 200) {  // more files than are open at a time, to and from
+      const Checkpoint source(dir / "b/step-00000003");
+      const auto self = make_self_comm();
+      reshard(*checkpoint_rows(dir / "b/step-00000003", source.manifest()), target_of(dir / "c", 3, 2, 1), {}, *self);
+      check_values(dir / "c/step-00000003");
+      continue;
+    }
     // What the ranks of the new layout would have written themselves.
     save_spread(dir / "c", 3, to, seed + 100);
     const Manifest found = Checkpoint(dir / "b/step-00000003").manifest(),

@@ -106,8 +106,9 @@ CutReport cut_everywhere(const Recording& recording, const CutPlan& plan) {
       disk.become(tree);
       ++report.n_states;
       const Recovery recovery = recover(plan.scratch, recording.place);
+      std::string fault = fault_of(recording, recovery, committed);
+      if (fault.empty() && recovery.step >= 0 && plan.visit) fault = plan.visit(report.n_states, plan.scratch);
       if (!recording.place.local.empty()) disk.forget();
-      const std::string fault = fault_of(recording, recovery, committed);
       ++(!fault.empty() ? report.n_wrong : recovery.step < 0 ? report.n_fresh : report.n_recovered);
       if (fault.empty() || report.wrong.size() >= 5) continue;
       report.wrong.push_back(fmt::format("after operation {} ({}), committed step {} version {}, {}: {}", n,

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,7 +41,9 @@ struct CutPlan {
   uint64_t seed = 1;
   // Directories, one of which is lost altogether in every state: that of a node which does not come back.
   std::vector<std::string> one_lost = {};
-  int random_cuts = 24;  // a prefix, besides the ones with all or nothing
+  // Called for every state that is recovered from; returns what is wrong with it, or "".
+  std::function<std::string(int64_t state, const std::filesystem::path& root)> visit = nullptr;
+  int random_cuts = 12;  // a prefix, besides the ones with all or nothing
 };
 CutReport cut_everywhere(const Recording& recording, const CutPlan& plan);
 
