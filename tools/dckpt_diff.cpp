@@ -7,7 +7,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
-#include "libcore/ckpt/diff.h"
+#include "libcore/formats/diff.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"

@@ -5,11 +5,11 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
-#include "libcore/ckpt/hf_identity.h"
-#include "libcore/ckpt/model_source.h"
 #include "libcore/ckpt/run_listing.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/ckpt/verify.h"
+#include "libcore/formats/hf_identity.h"
+#include "libcore/formats/model_source.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"

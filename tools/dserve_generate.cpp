@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
-#include "libcore/ckpt/model_source.h"
+#include "libcore/formats/model_source.h"
 #include "libcore/serve/generate.h"
 #include "libcore/text/tokenizer.h"
 #include "tools/cli.h"

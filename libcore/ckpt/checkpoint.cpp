@@ -5,12 +5,12 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
-#include "libcore/ckpt/elements.h"
 #include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/manifest.h"
-#include "libcore/ckpt/read_check.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/ckpt/verify.h"
+#include "libcore/tensor/elements.h"
+#include "libcore/tensor/read_check.h"
 
 namespace rw {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "libcore/base/check.h"
+#include "libcore/base/direct_file.h"
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
-#include "libcore/ckpt/direct_file.h"
 #include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/shard_digests.h"
 #include "libcore/ckpt/step_dirs.h"

@@ -11,9 +11,9 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/workers.h"
 #include "libcore/ckpt/shard_digests.h"
 #include "libcore/ckpt/step_dirs.h"
-#include "libcore/ckpt/workers.h"
 
 namespace rw {
 

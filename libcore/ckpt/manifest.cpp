@@ -7,7 +7,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/json.h"
-#include "libcore/ckpt/elements.h"
+#include "libcore/tensor/elements.h"
 
 namespace rw {
 

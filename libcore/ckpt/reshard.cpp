@@ -12,9 +12,9 @@
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/page_pool.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/commit.h"
-#include "libcore/ckpt/page_pool.h"
 #include "libcore/ckpt/reshard_target.h"
 #include "libcore/comm/agree.h"
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libcore/base/direct_file.h"
 #include "libcore/base/error.h"
-#include "libcore/ckpt/direct_file.h"
-#include "libcore/ckpt/elements.h"
 #include "libcore/ckpt/shard_file.h"
 #include "libcore/ckpt/shard_layout.h"
+#include "libcore/tensor/elements.h"
 
 namespace rw {
 

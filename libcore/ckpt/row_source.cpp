@@ -4,9 +4,9 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
-#include "libcore/ckpt/elements.h"
 #include "libcore/ckpt/row_file.h"
 #include "libcore/ckpt/shard_file.h"
+#include "libcore/tensor/elements.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "libcore/base/check.h"
-#include "libcore/ckpt/stream_copy.h"
+#include "libcore/base/stream_copy.h"
 
 namespace rw {
 

@@ -9,9 +9,9 @@
 
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
+#include "libcore/base/direct_file.h"
 #include "libcore/base/error.h"
-#include "libcore/ckpt/direct_file.h"
-#include "libcore/ckpt/page_pool.h"
+#include "libcore/base/page_pool.h"
 #include "libcore/ckpt/shard_image.h"
 
 namespace rw {

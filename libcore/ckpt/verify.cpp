@@ -6,9 +6,9 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/json.h"
+#include "libcore/base/workers.h"
 #include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/step_dirs.h"
-#include "libcore/ckpt/workers.h"
 
 namespace rw {
 

@@ -158,10 +158,10 @@ class Trainer {
   int64_t every_ = 0;                      // steps between durable checkpoints
   int64_t next_auto_ = -1;                 // --checkpoint-every auto: the step of the next one; -1: not auto
   int64_t said_interval_ = -1, requested_step_ = -1, skipped_saves_ = 0;
-  bool owes_durable_ = false;  // one was due that could not begin: the next local save is uploaded
+  bool owes_durable_ = false;       // one was due that could not begin: the next local save is uploaded
   bool requested_durable_ = false;  // the save under way is to become durable
   bool local_failed_ = false;       // the last local save did
-  bool must_differ_ = false;   // the weights were updated since the last save
+  bool must_differ_ = false;        // the weights were updated since the last save
   std::string peak_source_, run_id_, init_tokenizer_;
 };
 

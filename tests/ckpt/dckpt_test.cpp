@@ -1,7 +1,7 @@
 // The dckpt tool on a run: verify, convert, and their exit codes.
 #include <doctest/doctest.h>
 
-#include "libcore/ckpt/safetensors.h"
+#include "libcore/formats/safetensors.h"
 #include "tests/ckpt/dckpt_tool.h"
 #include "tests/ckpt/saves.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libcore/ckpt/model_source.h"
+#include "libcore/formats/model_source.h"
 #include "libcore/model/param_layout.h"
 
 namespace rw::golden {
