@@ -1,5 +1,7 @@
 #include "tools/cli.h"
 
+#include <fcntl.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -208,7 +210,18 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   return std::nullopt;
 }
 
+namespace {
+
+// A closed standard stream would give its number to the next file that is opened, and messages would go into that file.
+void hold_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd) std::_Exit(1);
+}
+
+}  // namespace
+
 int run_tool(const std::string& name, const std::function<int()>& body) {
+  hold_standard_streams();
   try {
     const int code = body();
     // A script must not take an empty file for a result.

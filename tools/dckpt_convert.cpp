@@ -9,9 +9,11 @@
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
+#include "libcore/base/log.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/reshard.h"
 #include "libcore/ckpt/run_listing.h"
+#include "libcore/ckpt/step_dirs.h"
 #include "libcore/formats/hf_directory.h"
 #include "libcore/formats/hf_identity.h"
 #include "libcore/formats/hf_optimizer.h"
@@ -22,6 +24,7 @@
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/output_run.h"
 
 namespace rw {
@@ -34,7 +37,7 @@ constexpr const char* kFooter =
     "A run or checkpoint becomes a Hugging Face directory (config.json, safetensors, tokenizer, rankwright.json), "
     "which "
     "transformers and dserve load; a Hugging Face directory becomes a run directory with one checkpoint, for "
-    "`dtrain --init-from` or, made with --optimizer both ways, `dtrain --resume`.\n"
+    "`dtrain --init-from` or, when both conversions were given --optimizer, `dtrain --resume`.\n"
     "\n"
     "Examples:\n"
     "  dckpt convert runs/kjv -o kjv-hf\n"
@@ -43,7 +46,7 @@ constexpr const char* kFooter =
     "  dckpt convert old-hf --to huggingface --dtype bf16 -o new-hf";
 
 struct ConvertRequest {
-  std::string path, to = "auto";
+  std::string path, step, to = "auto";
   HfExportSpec spec;
   bool json = false;
 };
@@ -51,13 +54,13 @@ struct ConvertRequest {
 struct Outcome {
   fs::path output;
   std::string kind;
-  int64_t step = -1, bytes = 0;
+  int64_t step = -1, tensor_bytes = 0;
   bool tokenizer = false;
   ModelSpec model;
 };
 
 Outcome to_huggingface(const ConvertRequest& r) {
-  const ModelSource model = open_model_source(r.path);
+  const ModelSource model = open_model_source(path_with_step(r.path, r.step));
   std::optional<ByteProgress> bar;
   int64_t before = 0;
   const HfExport done = export_hf(model, r.spec, [&](int64_t now, int64_t total) {
@@ -68,7 +71,7 @@ Outcome to_huggingface(const ConvertRequest& r) {
   return {.output = done.dir,
           .kind = "huggingface",
           .step = model.step,
-          .bytes = done.bytes,
+          .tensor_bytes = done.bytes,
           .tokenizer = !model.tokenizer_json.empty(),
           .model = model.spec};
 }
@@ -94,12 +97,13 @@ NewCheckpoint one_file(const HfImport& import, const fs::path& checkpoints, cons
 }
 
 Outcome to_rankwright(const ConvertRequest& r) {
+  path_with_step(r.path, r.step);  // refuses a step
   if (path_kind(r.path) != PathKind::huggingface)
     fail(ErrorKind::usage, "{}: is a checkpoint already; `dckpt reshard` writes it in another layout", r.path);
-  const HfImport import = import_hf(r.path);
-  if (r.spec.optimizer && !import.has_optimizer)
-    fail(ErrorKind::usage, "{}: --optimizer: expected {}, found none: it was exported without", r.path,
-         kOptimizerState);
+  const HfImport import = import_hf(r.path, r.spec.optimizer ? HfImportPart::all : HfImportPart::weights);
+  if (!r.spec.optimizer && holds_optimizer(r.path))
+    log_warning("{}: the optimizer's moments and the run's state there are left out; --optimizer takes them too",
+                r.path);
   DType dtype = DType::f32;
   dtype_from_name(r.spec.dtype.c_str(), dtype);
   const fs::path output = r.spec.output.empty() ? artifact_name(import.model, r.spec.dtype) + "-run" : r.spec.output;
@@ -118,7 +122,7 @@ Outcome to_rankwright(const ConvertRequest& r) {
   return {.output = output,
           .kind = "rankwright",
           .step = import.step,
-          .bytes = done.bytes,
+          .tensor_bytes = done.bytes,
           .tokenizer = !import.model.tokenizer_json.empty(),
           .model = import.model.spec};
 }
@@ -129,6 +133,7 @@ int dckpt_convert(int argc, const char* const* argv) {
   ConvertRequest r;
   FieldList list = fields(r.spec);
   list.insert(list.begin(), {.name = "path", .value = &r.path, .help = "run, checkpoint or Hugging Face directory"});
+  list.push_back(step_field(r.step));
   list.push_back({.name = "to",
                   .value = &r.to,
                   .help = "what to make of it; auto: the other kind",
@@ -152,9 +157,10 @@ int dckpt_convert(int argc, const char* const* argv) {
   const bool back = r.to == "rankwright" || (r.to == "auto" && is_huggingface);
   const Outcome done = back ? to_rankwright(r) : to_huggingface(r);
   const double seconds = now_s() - start_s;
+  const int64_t bytes = directory_bytes(back ? done.output / "checkpoints" / step_name(done.step) : done.output);
   const int64_t params = n_params(done.model);
   fmt::print(stderr, "{}: {} parameters, {} in {}{}\n", done.output.string(), format_count(static_cast<double>(params)),
-             format_bytes(static_cast<double>(done.bytes)), format_seconds(seconds),
+             format_bytes(static_cast<double>(bytes)), format_seconds(seconds),
              done.tokenizer ? "" : "; no tokenizer is known");
   if (r.json) {
     fmt::print("{}\n", Json{{"output", done.output.string()},
@@ -163,7 +169,8 @@ int dckpt_convert(int argc, const char* const* argv) {
                             {"params", params},
                             {"dtype", r.spec.dtype},
                             {"optimizer", r.spec.optimizer},
-                            {"bytes", done.bytes},
+                            {"bytes", bytes},
+                            {"tensor_bytes", done.tensor_bytes},
                             {"tokenizer", done.tokenizer},
                             {"seconds", seconds}}
                            .dump());

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
@@ -13,6 +14,7 @@
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/dckpt_text.h"
 
 namespace rw {
@@ -22,11 +24,14 @@ namespace fs = std::filesystem;
 namespace {
 
 CopyReport copy_with_progress(CopyOptions options) {
-  ByteProgress progress("copying", fs::exists(options.source) ? list_step(options.source).bytes : 0);
-  progress.now_at(printable(options.source.filename().string()));
+  std::optional<ByteProgress> progress;  // not before it is known that there is something to do
   int64_t told = 0;
-  options.progress = [&](int64_t done, int64_t) {
-    progress.add(done - told);
+  options.progress = [&](int64_t done, int64_t total) {
+    if (!progress) {
+      progress.emplace("copying", total);
+      progress->now_at(printable(options.source.filename().string()));
+    }
+    progress->add(done - told);
     told = done;
   };
   return copy_checkpoint(options);
@@ -35,7 +40,7 @@ CopyReport copy_with_progress(CopyOptions options) {
 }  // namespace
 
 int dckpt_cp(int argc, const char* const* argv) {
-  std::string path, dest;
+  std::string path, dest, step;
   bool force = false, json = false;
   const CommandLine line{
       .name = "dckpt cp",
@@ -44,6 +49,7 @@ int dckpt_cp(int argc, const char* const* argv) {
                   .value = &path,
                   .help = "checkpoint, or a run or checkpoints directory for its newest"},
                  {.name = "dest", .value = &dest, .help = "run, directory of checkpoints, or new directory"},
+                 step_field(step),
                  {.name = "force", .value = &force, .help = "replace a checkpoint of the same step"},
                  {.name = "json", .value = &json, .help = "print one JSON object"}},
       .positional = {"path", "dest"},
@@ -57,7 +63,7 @@ int dckpt_cp(int argc, const char* const* argv) {
 
   const double start_s = now_s();
   CopyOptions options;
-  options.source = checkpoint_of(path);
+  options.source = checkpoint_of(path_with_step(path, step));
   options.target = copy_target(options.source, dest);
   // A trainer removes unfinished saves of its run, and this is one until it is complete.
   const fs::path lock_file = lock_file_of(fs::absolute(options.target).parent_path());

@@ -7,10 +7,12 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
+#include "libcore/ckpt/run_listing.h"
 #include "libcore/formats/diff.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/dckpt_text.h"
 
 namespace rw {
@@ -157,10 +159,15 @@ void print_text(const CheckpointDiff& diff) {
   if (order.size() > kShownTensors) fmt::print("  ... and {} more; --json lists all\n", order.size() - kShownTensors);
 }
 
+bool is_single(const std::string& path) {
+  const PathKind kind = path_kind(path);
+  return kind == PathKind::checkpoint || kind == PathKind::huggingface;
+}
+
 }  // namespace
 
 int dckpt_diff(int argc, const char* const* argv) {
-  std::string a, b;
+  std::string a, b, step;
   DiffOptions options;
   bool json = false;
   const CommandLine line{
@@ -169,6 +176,7 @@ int dckpt_diff(int argc, const char* const* argv) {
           "What differs between two checkpoints: identity, layout, hyper-parameters, state, and every tensor.",
       .fields = {{.name = "a", .value = &a, .help = "checkpoint, run (its newest) or Hugging Face directory"},
                  {.name = "b", .value = &b, .help = "the same"},
+                 step_field(step, "or runs, of both A and B where they are"),
                  {.name = "tolerance",
                   .value = &options.tolerance,
                   .help =
@@ -184,6 +192,12 @@ int dckpt_diff(int argc, const char* const* argv) {
           "are not."};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
 
+  // Of a run and a checkpoint the step is the run's; of two checkpoints it is refused.
+  if (!step.empty()) {
+    const bool one = is_single(a), other = is_single(b);
+    if (!one || other) a = path_with_step(a, step).string();
+    if (!other) b = path_with_step(b, step).string();
+  }
   CheckpointDiff diff;
   {
     ProgressBar bar;

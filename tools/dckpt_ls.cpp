@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/run_listing.h"
-#include "libcore/ckpt/verify.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
@@ -24,35 +24,37 @@ Json step_json(const ListedStep& s) {
             {"age_s", s.age_s}, {"run_id", s.run_id}};
   j["loss"] = s.loss ? Json(*s.loss) : Json();
   if (!s.reason.empty()) j["reason"] = s.reason;
+  if (s.set_aside) j["set_aside"] = true;
   return j;
 }
 
 std::string loss_text(const ListedStep& s) { return s.loss ? fmt::format("{:.4f}", *s.loss) : "-"; }
 std::string layout_text(const ListedStep& s) { return s.layout.empty() ? "-" : printable(s.layout); }
 
-// Every byte of what looks committed.
+// Every byte of what looks whole.
 void verify_all(std::vector<ListedStep>& steps) {
   int64_t total = 0;
-  for (const ListedStep& s : steps) total += s.state == StepState::committed ? s.bytes : 0;
+  for (const ListedStep& s : steps)
+    total += s.state == StepState::damaged || s.state == StepState::partial ? 0 : s.bytes;
   ByteProgress progress("verifying", total);
-  for (ListedStep& s : steps) {
-    if (s.state != StepState::committed) continue;
-    progress.now_at(printable(s.dir.filename().string()));
-    const VerifiedCheckpoint found =
-        verify_checkpoint(s.dir, {.begin = nullptr, .progress = [&](int64_t bytes) { progress.add(bytes); }});
-    if (found.faults.empty()) continue;
-    s.state = StepState::damaged;
-    s.reason = found.faults.front();
-    if (found.faults.size() > 1) s.reason += fmt::format(" (and {} more faults)", found.faults.size() - 1);
-  }
+  verify_steps(steps, {.begin = [&](const fs::path& dir) { progress.now_at(printable(dir.filename().string())); },
+                       .progress = [&](int64_t bytes) { progress.add(bytes); }});
 }
 
 void print_steps(const std::vector<ListedStep>& steps) {
   constexpr auto kRight = TextTable::Align::right;
-  TextTable table({{"STEP", kRight}, {"STATE"}, {"SIZE", kRight}, {"AGE", kRight}, {"LOSS", kRight}, {"LAYOUT"}});
+  // Local ones also say where they are.
+  const bool folders =
+      std::any_of(steps.begin(), steps.end(), [](const ListedStep& s) { return s.state == StepState::local; });
+  std::vector<TextTable::Column> columns = {{"STEP", kRight}, {"STATE"},        {"SIZE", kRight},
+                                            {"AGE", kRight},  {"LOSS", kRight}, {"LAYOUT"}};
+  if (folders) columns.push_back({"FOLDER"});
+  TextTable table(columns);
   for (const ListedStep& s : steps) {
-    table.row({std::to_string(s.step), state_name(s.state), bytes_text(s.bytes), age_text(s.age_s), loss_text(s),
-               layout_text(s)});
+    std::vector<std::string> cells = {std::to_string(s.step), state_name(s.state), bytes_text(s.bytes),
+                                      age_text(s.age_s),      loss_text(s),        layout_text(s)};
+    if (folders) cells.push_back(s.state == StepState::local ? printable(s.dir.parent_path().string()) : "");
+    table.row(std::move(cells));
   }
   table.print();
   for (const ListedStep& s : steps) {
@@ -127,7 +129,7 @@ Json runs_json(const std::vector<Run>& runs) {
 }  // namespace
 
 int dckpt_ls(int argc, const char* const* argv) {
-  std::string path;
+  std::string path = ".";
   bool json = false, verify = false;
   const CommandLine line{
       .name = "dckpt ls",
@@ -138,13 +140,13 @@ int dckpt_ls(int argc, const char* const* argv) {
                  {.name = "verify", .value = &verify, .help = "read every byte and compare it with its digest"},
                  {.name = "json", .value = &json, .help = "print one JSON object"}},
       .positional = {"path"},
-      .required = {"path"},
       .takes_config = false,
       .footer =
           "States: committed (its manifest verifies and its files have the right sizes), partial (a save that is under "
-          "way\nor was interrupted), damaged, part (a node's own directory: other nodes have the rest). The exit code "
-          "is "
-          "0\nwhatever the states: `dckpt verify` judges."};
+          "way\nor was interrupted), damaged (step-N.damaged: set aside by a trainer), part (a node's own directory: "
+          "other nodes "
+          "have the\nrest), local (of a run's local tier on this host). The exit code is 0 whatever the states: `dckpt "
+          "verify` judges."};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
 
   const PathKind kind = path_kind(path);
@@ -162,6 +164,9 @@ int dckpt_ls(int argc, const char* const* argv) {
     fail(ErrorKind::input, "{}: expected a run or a checkpoint, found a Hugging Face directory; see dckpt show", path);
   std::vector<ListedStep> steps =
       kind == PathKind::checkpoint ? std::vector{list_step(path)} : list_steps(steps_folder(path));
+  if (kind == PathKind::run) {
+    for (ListedStep& step : list_local_steps(path)) steps.push_back(std::move(step));
+  }
   if (verify) verify_all(steps);
   if (json) {
     const char* kind_name = kind == PathKind::checkpoint ? "checkpoint" : kind == PathKind::run ? "run" : "checkpoints";

@@ -8,8 +8,11 @@
 #include "libcore/base/files.h"
 #include "libcore/base/json.h"
 #include "libcore/ckpt/retention.h"
+#include "libcore/ckpt/step_dirs.h"
+#include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/dckpt_text.h"
 
 namespace rw {
@@ -71,42 +74,57 @@ void print_text(const PruneReport& report, bool dry_run) {
 }  // namespace
 
 int dckpt_prune(int argc, const char* const* argv) {
-  std::string path;
+  std::string path, keep_last;
   PruneOptions options;
-  bool json = false, dry_run = false;
+  bool json = false, dry_run = false, verify = false;
   const CommandLine line{
       .name = "dckpt prune",
       .description = "Removes old checkpoints of a run, and what interrupted saves left.",
       .fields = {{.name = "path", .value = &path, .help = "run or checkpoints directory"},
                  {.name = "keep-last",
-                  .value = &options.retention.keep_last,
-                  .help = "committed checkpoints to keep, the newest ones (at least 1)",
-                  .min = 0},
+                  .value = &keep_last,
+                  .help = "how many committed checkpoints are to stay, the newest ones: a number, at least 1"},
                  {.name = "keep-every",
                   .value = &options.retention.keep_every,
                   .help = "keep also those whose step is a multiple of it; 0: none",
                   .min = 0},
+                 {.name = "verify",
+                  .value = &verify,
+                  .help =
+                      "read every byte before counting, so that bit damage is not counted as a checkpoint that stays; "
+                      "without it manifests and sizes are looked at"},
                  {.name = "dry-run", .value = &dry_run, .help = "say what would be removed, remove nothing"},
                  {.name = "json", .value = &json, .help = "print one JSON object"}},
       .positional = {"path"},
-      .required = {"path"},
+      .required = {"path", "keep-last"},
       .takes_config = false,
       .footer =
-          "The newest committed checkpoint always stays. Damaged ones are not counted and stay: remove them by "
-          "hand.\nUnfinished saves (step-N.tmp) of a run are removed unless a trainer is at work in it.\n"
+          "The newest committed checkpoint always stays. Damaged ones, those that a trainer set aside among\nthem "
+          "(step-N.damaged), are not counted and stay: remove them by hand. Flipped bits are seen with --verify "
+          "only.\nUnfinished saves (step-N.tmp) of a run are removed unless a trainer is at work in it.\n"
           "Example: dckpt prune runs/kjv --keep-last 3 --keep-every 1000 --dry-run"};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
-  if (options.retention.keep_last < 1)
-    fail(ErrorKind::usage, "--keep-last: expected at least 1: how many of the newest checkpoints are to stay?");
+  options.retention.keep_last = number_of("keep-last", keep_last, 1);
 
   const fs::path folder = steps_folder(path);
   if (dry_run) options.action = PruneOptions::Action::plan;
   const std::optional<FileLock> lock = lock_of(folder, options.action);
   if (lock) options.leftovers = PruneOptions::Leftovers::remove;
+  std::optional<ByteProgress> progress;
+  if (verify) {
+    int64_t total = 0;
+    for (const auto& [step, dir] : step_directories(folder)) total += directory_bytes(dir);
+    progress.emplace("verifying", total);
+    options.check = PruneOptions::Check::every_byte;
+    options.watch = {.begin = [&](const fs::path& dir) { progress->now_at(printable(dir.filename().string())); },
+                     .progress = [&](int64_t bytes) { progress->add(bytes); }};
+  }
   const PruneReport report = prune_steps(folder, options);
+  progress.reset();
   if (json) {
     fmt::print("{}\n", json_line({{"path", folder.string()},
                                   {"dry_run", dry_run},
+                                  {"verified", verify},
                                   {"removed", gone_json(report.removed)},
                                   {"removed_unfinished", gone_json(report.removed_leftovers)},
                                   {"kept", stay_json(report.kept)},

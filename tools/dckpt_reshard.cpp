@@ -21,6 +21,7 @@
 #include "libcore/train/setup.h"
 #include "tools/byte_progress.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/job_command_line.h"
 #include "tools/output_run.h"
 
@@ -47,7 +48,7 @@ constexpr const char* kLayoutFields[] = {"tp",   "pp",         "vpp",      "dp",
                                          "zero", "zero-group", "schedule", "stage-layers", "ranks-per-node"};
 
 struct ReshardRequest {
-  std::string path, output;
+  std::string path, output, step;
   int64_t memory = int64_t{1} << 30, threads = 4;
   bool force = false, json = false;
   TrainSpec layout;
@@ -56,7 +57,8 @@ struct ReshardRequest {
 FieldList fields(ReshardRequest& r) {
   FieldList list = {
       {.name = "path", .value = &r.path, .help = "checkpoint, or run or checkpoints directory (its newest)"},
-      {.name = "output", .value = &r.output, .help = "run directory to make (-o)"}};
+      {.name = "output", .value = &r.output, .help = "run directory to make (-o)"},
+      step_field(r.step)};
   r.layout.micro_batch = 1;  // of the batch only what the layout needs
   const FieldList all = fields(r.layout);
   for (const char* name : kLayoutFields) list.push_back(*find_field(all, name));
@@ -84,11 +86,11 @@ struct Work {
   NewCheckpoint target;
 };
 
-fs::path source_of(const std::string& path) {
+fs::path source_of(const fs::path& path) {
   if (path_kind(path) == PathKind::huggingface)
     fail(ErrorKind::usage,
          "{}: expected a run or a checkpoint, found a Hugging Face directory: `dckpt convert` makes a checkpoint of it",
-         path);
+         path.string());
   return checkpoint_of(path);
 }
 
@@ -180,7 +182,7 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
 
   std::string source;
   agree(world, [&] {
-    if (first) source = source_of(r.path).string();
+    if (first) source = source_of(path_with_step(r.path, r.step)).string();
   });
   source = world.broadcast_text(source, 0);
   Work work;
@@ -215,9 +217,10 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
   });
   if (!first) return 0;
   const fs::path checkpoint = work.target.checkpoints_dir / step_name(work.target.step);
-  const double rate = static_cast<double>(done.bytes) / std::max(done.seconds, 1e-9);
+  const int64_t bytes = directory_bytes(checkpoint);
+  const double rate = static_cast<double>(bytes) / std::max(done.seconds, 1e-9);
   fmt::print(stderr, "{}: {}, {} files, {} in {} ({}/s)\n", checkpoint.string(), work.layout.text(),
-             work.target.files.size(), format_bytes(static_cast<double>(done.bytes)), format_seconds(done.seconds),
+             work.target.files.size(), format_bytes(static_cast<double>(bytes)), format_seconds(done.seconds),
              format_bytes(rate));
   if (r.json)
     fmt::print("{}\n", Json{{"output", r.output},
@@ -227,7 +230,8 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
                             {"layout", layout_json(work.layout)["text"]},
                             {"files", work.target.files.size()},
                             {"ranks", world.size()},
-                            {"bytes", done.bytes},
+                            {"bytes", bytes},
+                            {"tensor_bytes", done.bytes},
                             {"seconds", done.seconds},
                             {"bytes_per_s", rate}}
                            .dump());

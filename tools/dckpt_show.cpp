@@ -15,12 +15,14 @@
 #include "libcore/base/workers.h"
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/ckpt/run_listing.h"
+#include "libcore/formats/hf_optimizer.h"
 #include "libcore/formats/safetensors.h"
 #include "libcore/spec/param_table.h"
 #include "libcore/tensor/tensor_stats.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
+#include "tools/dckpt_step.h"
 #include "tools/dckpt_text.h"
 
 namespace rw {
@@ -30,7 +32,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct ShowSpec {
-  std::string path;
+  std::string path, step;
   std::vector<std::string> tensors;  // patterns; none: all
   bool stats = false, summary = false, json = false;
 };
@@ -134,9 +136,11 @@ Json tensors_json(const TensorSource& source, const Checkpoint* checkpoint, cons
 }
 
 Json checkpoint_json(const fs::path& dir, const ShowSpec& spec) {
-  const Checkpoint checkpoint(dir);
+  const ListedStep listed = list_step(dir);
+  const Checkpoint checkpoint(dir,
+                              listed.state == StepState::part ? Checkpoint::Files::those_here : Checkpoint::Files::all);
   Json j = {{"kind", "checkpoint"}, {"path", dir.string()}, {"step", checkpoint.step()}};
-  j["created"] = list_step(dir).created;
+  j["created"] = listed.created;
   const auto config = checkpoint.identity().find("model_config");
   if (config != checkpoint.identity().end())
     j["model"] = model_json(parse_model_spec(*config, dir.string() + ": model_config"));
@@ -151,13 +155,19 @@ Json checkpoint_json(const fs::path& dir, const ShowSpec& spec) {
 // The newest committed checkpoint of a run or a checkpoints directory.
 Json newest_json(const ShowSpec& spec, PathKind kind) {
   const fs::path folder = steps_folder(spec.path);
-  std::vector<std::string> ignored;
-  const std::vector<CheckpointEntry> list = list_checkpoints(folder, &ignored);
-  if (list.empty()) fail(ErrorKind::input, "{}: expected a committed checkpoint, found none", folder.string());
-  Json j = checkpoint_json(list.back().dir, spec);
+  Json steps = Json::array(), ignored = Json::array();
+  fs::path newest;
+  for (const ListedStep& s : list_steps(folder)) {
+    if (s.state == StepState::committed || s.state == StepState::part) {
+      newest = s.dir;
+      steps.push_back(s.step);
+    } else {
+      ignored.push_back(s.reason);
+    }
+  }
+  if (newest.empty()) fail(ErrorKind::input, "{}: expected a committed checkpoint, found none", folder.string());
+  Json j = checkpoint_json(newest, spec);
   j["kind"] = kind == PathKind::run ? "run" : "checkpoints";
-  Json steps = Json::array();
-  for (const CheckpointEntry& entry : list) steps.push_back(entry.step);
   j["steps"] = steps;
   j["ignored"] = ignored;
   std::error_code error;
@@ -173,6 +183,7 @@ Json huggingface_json(const ShowSpec& spec) {
   if (fs::exists(dir / "rankwright.json", error)) j["identity"] = brief_identity(read_json(dir / "rankwright.json"));
   const auto source = open_safetensors(dir);
   j["bytes"] = bytes_json(*source);
+  if (holds_optimizer(dir)) j["bytes"]["optimizer"] = bytes_json(*open_optimizer(dir))["optimizer"];
   if (!spec.summary) j["tensors"] = tensors_json(*source, nullptr, spec);
   return j;
 }
@@ -187,6 +198,7 @@ int dckpt_show(int argc, const char* const* argv) {
       .fields = {{.name = "path",
                   .value = &spec.path,
                   .help = "run, checkpoints directory, checkpoint or Hugging Face directory"},
+                 step_field(spec.step),
                  {.name = "tensor",
                   .value = &spec.tensors,
                   .help = "only tensors of this name or pattern ('blocks.3.*'), and where each box of them lies; may "
@@ -204,6 +216,7 @@ int dckpt_show(int argc, const char* const* argv) {
   if (spec.summary && (spec.stats || !spec.tensors.empty()))
     fail(ErrorKind::usage, "--summary shows no tensors: it cannot go with --tensor or --stats");
 
+  spec.path = path_with_step(spec.path, spec.step).string();
   Json found;
   switch (const PathKind kind = path_kind(spec.path)) {
     case PathKind::checkpoint: found = checkpoint_json(spec.path, spec); break;

@@ -41,10 +41,19 @@ int open_for_reading(const std::filesystem::path& file) {
   return fd;
 }
 
-}  // namespace
+int open_regular_file(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(ErrorKind::input, "{}: cannot be opened for reading: {}", file.string(), std::strerror(errno));
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    fail(ErrorKind::input, "{}: expected a file, found {}", file.string(),
+         S_ISDIR(status.st_mode) ? "a directory" : "a pipe or a device");
+  }
+  return fd;
+}
 
-std::string read_file(const std::filesystem::path& file) {
-  const Descriptor fd(open_for_reading(file));
+std::string read_all(const std::filesystem::path& file, const Descriptor& fd) {
   std::string content;
   char buffer[1 << 16];
   while (true) {
@@ -54,6 +63,14 @@ std::string read_file(const std::filesystem::path& file) {
     if (n == 0) return content;
     content.append(buffer, static_cast<size_t>(n));
   }
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& file) { return read_all(file, Descriptor(open_for_reading(file))); }
+
+std::string read_regular_file(const std::filesystem::path& file) {
+  return read_all(file, Descriptor(open_regular_file(file)));
 }
 
 void fsync_path(const std::filesystem::path& path) {
@@ -119,7 +136,7 @@ FileLock::~FileLock() {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
-  const Descriptor fd(open_for_reading(file));
+  const Descriptor fd(open_regular_file(file));
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0)
     fail(ErrorKind::input, "{}: cannot be read: {}", file.string(), std::strerror(errno));

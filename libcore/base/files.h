@@ -12,6 +12,10 @@ namespace rw {
 // Whole file; Error{input} says which file and why.
 std::string read_file(const std::filesystem::path& file);
 
+// The same, of a regular file only: a pipe or a device in the place of one must not keep the reader waiting or reading
+// for ever.
+std::string read_regular_file(const std::filesystem::path& file);
+
 // Writes `content` so that a reader sees the old file or the new one, never a part.
 void write_file_atomic(const std::filesystem::path& file, std::string_view content);
 
@@ -35,7 +39,7 @@ class FileLock {
   int fd_ = -1;
 };
 
-// A read-only memory map of a file, or of a part of it; move-only, unmapped when it goes.
+// A read-only memory map of a regular file; move-only, unmapped when it goes.
 class MappedFile {
  public:
   MappedFile() = default;

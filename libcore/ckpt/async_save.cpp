@@ -293,7 +293,10 @@ AsyncSaver::AsyncSaver(const AsyncSaveOptions& options, Comm& comm) : impl_(std:
   if (options.local.empty()) return;
   const auto me = static_cast<size_t>(comm.rank());
   m.leads_node = std::find(m.nodes.begin(), m.nodes.end(), m.nodes[me]) - m.nodes.begin() == comm.rank();
-  if (m.buddy[me] >= 0) m.messages = comm.split(0, comm.rank());
+  if (m.buddy[me] >= 0) {
+    m.messages = comm.split(0, comm.rank());
+    m.messages->set_timeout(comm.timeout_s());
+  }
   SaverOptions upload = options.saver;
   upload.memory_bytes = kUploadPoolBytes;
   m.uploader.emplace(upload);
@@ -340,6 +343,7 @@ SaveVotes AsyncSaver::votes() {
       bool done = false;
       const std::string problem = attempt([&] { done = m.copies->done(); });
       if (done || !problem.empty()) m.exchanged = problem;
+      else m.copies->fail_if_stuck();
     }
     v[0] = m.exchanged.has_value();
   }

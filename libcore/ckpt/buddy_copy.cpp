@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/ckpt/file_digests.h"
@@ -34,6 +35,20 @@ struct BuddyCopy::Impl {
   bool is_done = false;
   std::future<std::vector<std::string>> check;
 
+  Comm* comm = nullptr;
+  size_t pending_before = 0;
+  double moved_s = 0;
+
+  void fail_if_stuck() {
+    if (check.valid() || is_done) return;
+    size_t pending = out ? out->pending() : 0;
+    for (const auto& file : in) pending += file->pending();
+    const double now = now_s();
+    if (pending != pending_before || moved_s == 0) pending_before = pending, moved_s = now;
+    if (now - moved_s > comm->timeout_s())
+      fail(ErrorKind::runtime, "no message of the copies for the neighbour node has moved for {:.0f} s", now - moved_s);
+  }
+
   void start_check() {
     check = std::async(std::launch::async, [this] {
       std::vector<std::string> faults = file_faults(expected_files(received, dir), 1, nullptr);
@@ -48,6 +63,7 @@ BuddyCopy::BuddyCopy(const fs::path& dir, const std::vector<ShardRecord>& shards
                      Comm& comm)
     : impl_(std::make_unique<Impl>()) {
   impl_->dir = dir;
+  impl_->comm = &comm;
   for (size_t r = 0; r < buddies.size(); ++r) {
     if (buddies[r] != comm.rank()) continue;
     const auto index = static_cast<int64_t>(impl_->received.files.size());
@@ -70,6 +86,8 @@ void BuddyCopy::start() {
   for (const auto& in : impl_->in) in->start();
   if (impl_->out) impl_->out->start();
 }
+
+void BuddyCopy::fail_if_stuck() { impl_->fail_if_stuck(); }
 
 bool BuddyCopy::done() {
   if (impl_->is_done) return true;

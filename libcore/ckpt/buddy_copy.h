@@ -26,6 +26,9 @@ class BuddyCopy {
   // Moves on, does not wait. True when this rank's file is sent and what it received is on disk and compared with its
   // digests. Error{runtime} when that failed.
   bool done();
+  // Error{runtime} when nothing has moved for the communicator's timeout: a peer is gone, and since the messages still
+  // hold their memory the job has to end.
+  void fail_if_stuck();
 
  private:
   struct Impl;

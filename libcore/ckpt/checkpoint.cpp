@@ -50,6 +50,10 @@ Checkpoint::Checkpoint(const fs::path& dir, Files files) : impl_(std::make_uniqu
   impl_->dir = dir;
   impl_->partial = files == Files::those_here;
   impl_->manifest = read_manifest(dir);
+  const fs::path name = dir.has_filename() ? dir.filename() : dir.parent_path().filename();
+  if (const int64_t named = step_of_name(name.string()); named >= 0 && named != impl_->manifest.step)
+    fail(ErrorKind::input, "{}: expected a manifest of step {}, found step {}", dir.string(), named,
+         impl_->manifest.step);
   impl_->identity = parse_json(impl_->manifest.identity, where());
   impl_->state = parse_json(impl_->manifest.state, where());
   for (const FileRecord& record : impl_->manifest.files) {

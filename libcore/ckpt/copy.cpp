@@ -94,6 +94,7 @@ class Copier {
       throw Error(ErrorKind::verdict, message);
     }
     write_file_atomic(tmp_ / kManifestName, text);
+    if (options_.progress) options_.progress(total_, total_);
     fsync_path(tmp_);
     check_files(read_manifest(tmp_), tmp_);
     publish_directory(tmp_, options_.target);
@@ -104,9 +105,10 @@ class Copier {
  private:
   std::string open_source() {
     try {
-      std::string text = read_file(options_.source / kManifestName);
+      std::string text = read_regular_file(options_.source / kManifestName);
       manifest_ = parse_manifest(text, (options_.source / kManifestName).string());
       check_files(manifest_, options_.source);
+      total_ = static_cast<int64_t>(text.size());
       for (const FileRecord& file : manifest_.files) total_ += file.bytes;
       return text;
     } catch (const Error& e) {

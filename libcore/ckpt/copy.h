@@ -23,7 +23,7 @@ struct CopyOptions {
 };
 
 struct CopyReport {
-  int64_t step = -1, bytes = 0, n_files = 0;  // bytes and number of the files
+  int64_t step = -1, bytes = 0, n_files = 0;  // bytes with the manifest's; number without it
 };
 
 // Written as step-N.tmp, each file and the directory fsynced, then renamed. Error{verdict} lists the damage of the

@@ -27,7 +27,7 @@ constexpr int64_t kReadBytes = int64_t{1} << 20;
 
 class InputFile {
  public:
-  explicit InputFile(const fs::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit InputFile(const fs::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ >= 0) ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   InputFile(const InputFile&) = delete;
@@ -36,10 +36,10 @@ class InputFile {
     if (fd_ >= 0) ::close(fd_);
   }
   bool is_open() const { return fd_ >= 0; }
-  // -1 when it cannot be told.
+  // -1 when it is no regular file.
   int64_t bytes() const {
     struct stat info;
-    return ::fstat(fd_, &info) == 0 ? static_cast<int64_t>(info.st_size) : -1;
+    return ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) ? static_cast<int64_t>(info.st_size) : -1;
   }
   // Bytes read, fewer than asked only at the end of the file; -1 and errno when reading fails.
   int64_t read(char* data, int64_t bytes) const {
@@ -77,6 +77,7 @@ std::vector<std::string> faults_of(const ExpectedFile& file, const std::function
   }
   if (!in.is_open()) return {fmt::format("{}: opening it failed: {}", file.path.string(), cause())};
   const int64_t bytes = in.bytes();
+  if (bytes < 0) return {fmt::format("{}: expected a file, found something else", file.path.string())};
   if (bytes != file.record.bytes) return {size_fault(file, bytes)};
 
   ShardDigests digests = digests_of(file);

@@ -17,8 +17,9 @@ class OutgoingFile {
   // Error{input} when the file cannot be read.
   OutgoingFile(const std::filesystem::path& file, Comm& comm, int peer);
   void start();
-  bool done();  // moves on, does not wait
-  void wait();  // Error{runtime} names the peer after the communicator's timeout
+  bool done();                                         // moves on, does not wait
+  size_t pending() const { return requests_.size(); }  // messages
+  void wait();                                         // Error{runtime} names the peer after the communicator's timeout
 
  private:
   MappedFile map_;
@@ -36,6 +37,7 @@ class IncomingFile {
   ~IncomingFile();
   void start();
   bool done();
+  size_t pending() const { return requests_.size(); }
   void wait();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 void refuse_faults(const fs::path& dir, const std::vector<std::string>& faults) {
   if (faults.empty()) return;
-  fail(ErrorKind::input, "{}: damaged: {}{}", dir.string(), faults.front(),
+  fail(ErrorKind::verdict, "{}: damaged: {}{}", dir.string(), faults.front(),
        faults.size() > 1 ? fmt::format(" (and {} more faults; `dckpt verify` lists them)", faults.size() - 1) : "");
 }
 

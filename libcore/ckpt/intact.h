@@ -9,9 +9,9 @@
 
 namespace rw {
 
-// Error{input} lists the faults.
+// Error{verdict} lists the faults; Error{input} when there is no checkpoint to look at.
 std::unique_ptr<Checkpoint> intact_checkpoint(const std::filesystem::path& dir);
-// Collective: the files are read once, each by one rank. SharedError{input} on all ranks alike.
+// Collective: the files are read once, each by one rank. SharedError on all ranks alike.
 std::unique_ptr<Checkpoint> intact_checkpoint(const std::filesystem::path& dir, Comm& comm);
 
 }  // namespace rw

@@ -42,7 +42,7 @@ std::map<Claim, std::string> manifests_in(const fs::path& local, int64_t newer_t
   for (const auto& [step, dir] : step_directories(local)) {
     if (step <= newer_than) continue;
     const std::string problem = attempt([&] {
-      const std::string text = read_file(dir / kManifestName);
+      const std::string text = read_regular_file(dir / kManifestName);
       if (parse_manifest(text, (dir / kManifestName).string()).step == step) found[{step, hash64(text)}] = text;
     });
     if (!problem.empty()) passed_over += problem + "\n";
@@ -162,7 +162,8 @@ int64_t fetch_files(const fs::path& local, const LocalStep& found, const std::ve
   if (missing.empty()) return 0;
 
   Manifest manifest;
-  agree(comm, [&] { manifest = parse_manifest(read_file(dir / kManifestName), (dir / kManifestName).string()); });
+  agree(comm,
+        [&] { manifest = parse_manifest(read_regular_file(dir / kManifestName), (dir / kManifestName).string()); });
   const std::vector<ExpectedFile> files = expected_files(manifest, dir);
   std::vector<std::unique_ptr<OutgoingFile>> out;
   std::vector<std::unique_ptr<IncomingFile>> in;

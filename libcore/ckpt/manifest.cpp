@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
@@ -147,6 +148,29 @@ std::string layout_fault(const TensorRecord& tensor, const std::vector<FileRecor
                      expected, covered);
 }
 
+namespace {
+
+// Two pieces that claim the same bytes of a file; "" when there are none.
+std::string sharing_fault(const Manifest& m) {
+  struct Claim {
+    int64_t file, begin, end;
+    const std::string* tensor;
+  };
+  std::vector<Claim> claims;
+  for (const TensorRecord& t : m.tensors)
+    for (const PieceRecord& p : t.pieces)
+      claims.push_back({p.file, p.at, p.at + p.box.size() * dtype_bytes(t.info.dtype), &t.info.name});
+  std::sort(claims.begin(), claims.end(),
+            [](const Claim& a, const Claim& b) { return std::pair(a.file, a.begin) < std::pair(b.file, b.begin); });
+  for (size_t i = 1; i < claims.size(); ++i)
+    if (claims[i].file == claims[i - 1].file && claims[i].begin < claims[i - 1].end)
+      return fmt::format("tensors {} and {} claim the same bytes of {} at {}", *claims[i - 1].tensor, *claims[i].tensor,
+                         m.files[static_cast<size_t>(claims[i].file)].name, claims[i].begin);
+  return "";
+}
+
+}  // namespace
+
 Manifest join_shards(const std::vector<ShardRecord>& shards) {
   Manifest m;
   std::map<std::string, TensorRecord> by_name;
@@ -206,6 +230,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   }
   Manifest m;
   m.step = json_int(j, "step", where);
+  if (m.step < 0) fail(ErrorKind::input, "{}: key 'step': expected at least 0, found {}", where, m.step);
   m.created = json_string(j, "created", where);
   m.identity = member(j, "identity", Json::value_t::object, where).dump();
   m.state = member(j, "state", Json::value_t::object, where).dump();
@@ -220,6 +245,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     const std::string fault = layout_fault(t, m.files);
     if (!fault.empty()) fail(ErrorKind::input, "{}: tensor {}: {}", where, t.info.name, fault);
   }
+  if (const std::string fault = sharing_fault(m); !fault.empty()) fail(ErrorKind::input, "{}: {}", where, fault);
   return m;
 }
 

@@ -30,7 +30,8 @@ PruneReport prune_steps(const fs::path& checkpoints_dir, const PruneOptions& opt
     if (act) remove_leftovers(checkpoints_dir);
   }
 
-  const std::vector<ListedStep> list = list_steps(checkpoints_dir);
+  std::vector<ListedStep> list = list_steps(checkpoints_dir);
+  if (options.check == PruneOptions::Check::every_byte) verify_steps(list, options.watch);
   std::vector<int64_t> committed;
   for (const ListedStep& s : list) {
     if (s.state == StepState::committed) committed.push_back(s.step);

@@ -23,6 +23,10 @@ struct PruneOptions {
   // Leftovers (step-N.tmp) may be a save under way; remove them only where no other process writes.
   enum class Leftovers { keep, remove };
   Leftovers leftovers = Leftovers::keep;
+  // sizes: a checkpoint counts when its manifest verifies and every file has its size; a flipped bit goes unseen.
+  enum class Check { sizes, every_byte };
+  Check check = Check::sizes;
+  VerifyWatch watch = {};  // told of the reading
 };
 
 struct RemovedDirectory {
@@ -40,7 +44,8 @@ struct PruneReport {
   int64_t bytes = 0;                // freed
 };
 
-// Only steps that are committed with all files of the right size are counted and removed. `Error{runtime}` when a
+// Only steps that are committed with all files of the right size (or every byte right, when asked for) are counted and
+// removed; those that were set aside as damaged are never touched. `Error{runtime}` when a
 // directory cannot be removed; all others are then whole.
 PruneReport prune_steps(const std::filesystem::path& checkpoints_dir, const PruneOptions& options);
 

@@ -12,7 +12,6 @@
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/ckpt/manifest.h"
 #include "libcore/ckpt/step_dirs.h"
-#include "libcore/ckpt/verify.h"
 
 namespace rw {
 
@@ -40,6 +39,10 @@ fs::path full_path(const fs::path& path) {
 
 bool is_step_name(const std::string& name) { return step_of_name(name) >= 0; }
 
+bool is_damaged_name(const fs::path& name) {
+  return name.extension() == kDamaged && is_step_name(name.stem().string());
+}
+
 // Any trace of a step counts: a directory that only holds an interrupted first save is one of checkpoints.
 bool holds_steps(const fs::path& dir) {
   std::error_code error;
@@ -51,6 +54,12 @@ bool holds_steps(const fs::path& dir) {
 
 bool is_run_or_folder(const fs::path& dir) {
   return is_dir(dir) && !is_there(dir / kManifestName) && (is_dir(dir / "checkpoints") || holds_steps(dir));
+}
+
+// A node's folder of the local tier, in which a run has a directory of steps: the only one, or empty.
+fs::path only_steps_in(const fs::path& dir) {
+  const std::vector<fs::path> found = runs_in(dir);
+  return found.size() == 1 && !is_dir(found[0] / "checkpoints") ? found[0] : fs::path();
 }
 
 std::string utc_text(time_t time) {
@@ -121,6 +130,7 @@ const char* state_name(StepState state) {
     case StepState::committed: return "committed";
     case StepState::partial: return "partial";
     case StepState::part: return "part";
+    case StepState::local: return "local";
     case StepState::damaged: return "damaged";
   }
   return "?";
@@ -139,7 +149,7 @@ PathKind path_kind(const fs::path& path) {
   if (is_dir(path / "checkpoints")) return PathKind::run;
   if (is_a_dir && holds_steps(path)) return PathKind::checkpoints;
   if (is_there(path / "config.json")) return PathKind::huggingface;
-  if (is_a_dir && !runs_in(path).empty()) return PathKind::runs;
+  if (is_a_dir && !runs_in(path).empty()) return only_steps_in(path).empty() ? PathKind::runs : PathKind::checkpoints;
   fail(
       ErrorKind::input,
       "{}: expected a run (checkpoints/), a checkpoints directory (step-N/), a checkpoint (manifest.json) or a Hugging "
@@ -153,7 +163,7 @@ PathKind path_kind(const fs::path& path) {
 fs::path steps_folder(const fs::path& path) {
   switch (path_kind(path)) {
     case PathKind::run: return path / "checkpoints";
-    case PathKind::checkpoints: return path;
+    case PathKind::checkpoints: return holds_steps(path) ? path : only_steps_in(path);
     case PathKind::checkpoint: break;
     case PathKind::huggingface: break;
     case PathKind::runs: break;
@@ -207,6 +217,11 @@ ListedStep list_step(const fs::path& dir) {
     listed.state = StepState::damaged;
     listed.reason = e.what();
   }
+  if (is_damaged_name(full_path(dir).filename())) {
+    listed.state = StepState::damaged;
+    listed.set_aside = true;
+    listed.reason = dir.string() + ": set aside as damaged by a trainer; `dckpt verify` of this directory says why";
+  }
   const time_t changed = last_change(dir);
   const time_t created = utc_time(listed.created);
   if (created == 0) listed.created = utc_text(changed);
@@ -227,6 +242,10 @@ std::vector<ListedStep> list_steps(const fs::path& checkpoints_dir) {
     listed.step = step;
     list.push_back(std::move(listed));
   }
+  for (const auto& [step, dir] : damaged_directories(checkpoints_dir)) {
+    list.push_back(list_step(dir));
+    list.back().step = step;
+  }
   for (const fs::path& dir : unfinished) {
     if (!is_there(dir)) continue;  // committed or removed meanwhile
     ListedStep listed;
@@ -242,6 +261,17 @@ std::vector<ListedStep> list_steps(const fs::path& checkpoints_dir) {
   }
   std::stable_sort(list.begin(), list.end(), [](const ListedStep& a, const ListedStep& b) { return a.step < b.step; });
   return list;
+}
+
+void verify_steps(std::vector<ListedStep>& steps, const VerifyWatch& watch) {
+  for (ListedStep& s : steps) {
+    if (s.state == StepState::damaged || s.state == StepState::partial) continue;
+    const VerifiedCheckpoint found = verify_checkpoint(s.dir, watch);
+    if (found.faults.empty() || !is_there(s.dir)) continue;  // intact, or pruned meanwhile
+    s.state = StepState::damaged;
+    s.reason = found.faults.front();
+    if (found.faults.size() > 1) s.reason += fmt::format(" (and {} more faults)", found.faults.size() - 1);
+  }
 }
 
 }  // namespace rw

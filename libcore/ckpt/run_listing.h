@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "libcore/ckpt/verify.h"
+
 namespace rw {
 
 enum class PathKind : uint8_t {
-  checkpoint,   // holds manifest.json, or is a directory named step-N
+  checkpoint,   // holds manifest.json, or is a directory named step-N or step-N.damaged
   run,          // holds checkpoints/
-  checkpoints,  // holds step-N directories, or is an empty directory of the name checkpoints
+  checkpoints,  // holds step-N directories, or is an empty directory of the name checkpoints, or a node's folder of
+                // the local tier that holds one run's directory of steps and nothing else of the kind
   huggingface,  // holds config.json
   runs,         // holds directories that are runs or checkpoints directories
 };
@@ -32,7 +35,8 @@ enum class StepState : uint8_t {
   committed,  // final name, a manifest that verifies, all files there with the right sizes
   partial,    // a save or copy that is under way or was interrupted (step-N.tmp): no checkpoint
   part,       // a node's own directory: the files here have the right sizes, others are on other nodes
-  damaged,    // final name, but no manifest that verifies, or a file is missing or has another size
+  local,      // committed or part, in a folder of the run's local tier on this host
+  damaged,    // final name, but no manifest that verifies, or a file is missing or has another size; or set aside
 };
 const char* state_name(StepState state);
 
@@ -40,6 +44,7 @@ struct ListedStep {
   int64_t step = -1;
   std::filesystem::path dir;
   StepState state = StepState::committed;
+  bool set_aside = false;      // damaged, and renamed so by a trainer that found it
   std::string reason;          // why it is not committed
   int64_t bytes = 0;           // of its files
   std::string created;         // UTC, of the manifest; of the directory's last change where that cannot be read
@@ -51,5 +56,10 @@ struct ListedStep {
 std::vector<ListedStep> list_steps(const std::filesystem::path& checkpoints_dir);
 // One directory that is meant as a checkpoint.
 ListedStep list_step(const std::filesystem::path& dir);
+// The steps of a run's local tier that lie on this host, where its run.json names one: every node's folder that is
+// there. By folder, then step.
+std::vector<ListedStep> list_local_steps(const std::filesystem::path& run);
+// Reads every byte of what can be loaded, and makes what lost its digests `damaged`.
+void verify_steps(std::vector<ListedStep>& steps, const VerifyWatch& watch);
 
 }  // namespace rw

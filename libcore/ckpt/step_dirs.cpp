@@ -73,6 +73,11 @@ fs::path tmp_path(const fs::path& dir) { return dir.string() + std::string(kTmp)
 
 fs::path replaced_path(const fs::path& dir) { return dir.string() + std::string(kReplaced); }
 
+fs::path damaged_path(const fs::path& dir) {
+  // The stem: it may be a step-N.replaced.
+  return parent_of(dir) / (dir.stem().string() + std::string(kDamaged));
+}
+
 std::vector<fs::path> leftovers(const fs::path& checkpoints_dir) {
   std::vector<fs::path> found;
   for (const fs::path& path : entries(checkpoints_dir)) {
@@ -122,6 +127,27 @@ void remove_step(const fs::path& dir) {
   }
   fsync_path(parent);
   remove_directory(doomed);
+}
+
+void set_aside_damaged(const fs::path& step_dir) {
+  const fs::path aside = damaged_path(step_dir);
+  std::error_code error;
+  if (!fs::exists(step_dir, error)) return;
+  remove_directory(aside);
+  if (::rename(step_dir.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    rename_failed(step_dir, aside, errno);
+  }
+  fsync_path(aside.parent_path());
+}
+
+std::map<int64_t, fs::path> damaged_directories(const fs::path& checkpoints_dir) {
+  std::map<int64_t, fs::path> found;
+  for (const fs::path& path : entries(checkpoints_dir)) {
+    const int64_t step = step_of(path.filename().string(), kDamaged);
+    if (step >= 0) found[step] = path;
+  }
+  return found;
 }
 
 int64_t directory_bytes(const fs::path& dir) {

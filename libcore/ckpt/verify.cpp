@@ -14,6 +14,16 @@ namespace rw {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+int64_t file_bytes(const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
 Manifest read_manifest(const fs::path& dir) {
   std::error_code error;
   if (!fs::is_directory(dir, error)) {
@@ -24,7 +34,7 @@ Manifest read_manifest(const fs::path& dir) {
   if (!fs::exists(file, error)) {
     fail(ErrorKind::input, "{}: expected {}, found none: this is no committed checkpoint", dir.string(), kManifestName);
   }
-  return parse_manifest(read_file(file), file.string());
+  return parse_manifest(read_regular_file(file), file.string());
 }
 
 void check_files(const Manifest& manifest, const fs::path& dir) {
@@ -69,9 +79,12 @@ VerifiedCheckpoint verify_checkpoint(const fs::path& dir, const VerifyWatch& wat
     const Manifest manifest = read_manifest(dir);
     report.step = manifest.step;
     report.n_files_elsewhere = files_elsewhere(manifest, dir);
-    for (const TensorRecord& t : manifest.tensors) report.bytes += n_elements(t.info.shape) * dtype_bytes(t.info.dtype);
+    for (const TensorRecord& t : manifest.tensors)
+      report.tensor_bytes += n_elements(t.info.shape) * dtype_bytes(t.info.dtype);
     std::vector<ExpectedFile> files = expected_files(manifest, dir);
     if (report.n_files_elsewhere > 0) std::erase_if(files, [](const ExpectedFile& f) { return !fs::exists(f.path); });
+    report.bytes = file_bytes(dir / kManifestName);
+    for (const ExpectedFile& file : files) report.bytes += file_bytes(file.path);
     report.faults = file_faults(files, reading_threads(), watch.progress);
   } catch (const Error& e) {
     report.faults.push_back(e.what());

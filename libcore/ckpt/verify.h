@@ -22,7 +22,8 @@ int64_t files_elsewhere(const Manifest& manifest, const std::filesystem::path& d
 struct VerifiedCheckpoint {
   std::filesystem::path dir;
   int64_t step = -1;                // -1 when the manifest cannot be read
-  int64_t bytes = 0;                // of its tensors
+  int64_t bytes = 0;                // of the files that were read
+  int64_t tensor_bytes = 0;         // of its tensors, all nodes' together
   int64_t n_files_elsewhere = 0;    // above 0: a node's part of a checkpoint; these files were not looked at
   std::vector<std::string> faults;  // a line each, empty when intact
 };
@@ -37,7 +38,7 @@ struct VerifyWatch {
 VerifiedCheckpoint verify_checkpoint(const std::filesystem::path& dir, const VerifyWatch& watch = {});
 
 // Every step of a checkpoints directory, in ascending order. Saves that did not finish are no damage and are named in
-// `unfinished`.
+// `unfinished`. Those that were set aside as damaged are not judged again.
 std::vector<VerifiedCheckpoint> verify_checkpoints(const std::filesystem::path& checkpoints_dir,
                                                    const VerifyWatch& watch,
                                                    std::vector<std::filesystem::path>* unfinished);

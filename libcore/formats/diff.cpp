@@ -10,9 +10,11 @@
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/json.h"
+#include "libcore/base/log.h"
 #include "libcore/base/workers.h"
 #include "libcore/ckpt/checkpoint.h"
 #include "libcore/ckpt/run_listing.h"
+#include "libcore/formats/hf_identity.h"
 #include "libcore/formats/model_source.h"
 
 namespace rw {
@@ -33,7 +35,12 @@ struct Side {
 Side open_side(const fs::path& path) {
   Side side;
   if (path_kind(path) == PathKind::huggingface) {
-    ModelSource model = open_model_source(path);
+    try {
+      check_artifact(path, ArtifactPart::weights);
+    } catch (const Error& e) {
+      log_warning("{}", e.what());  // what differs is still of interest
+    }
+    ModelSource model = open_huggingface(path);
     side.shown.dir = path;
     std::error_code error;
     if (fs::exists(path / "rankwright.json", error)) side.identity = read_json(path / "rankwright.json");

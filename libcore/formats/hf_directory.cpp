@@ -36,8 +36,9 @@ FieldList fields(HfExportSpec& spec) {
        .is_size = true},
       {.name = "optimizer",
        .value = &spec.optimizer,
-       .help =
-           "write (or read) the optimizer's moments and the run's state too: optimizer.safetensors, optimizer.json"},
+       .help = "the optimizer's moments and the run's state too (optimizer.safetensors, optimizer.json); without it "
+               "weights "
+               "alone are written, or taken"},
       {.name = "force", .value = &spec.force, .help = "replace an earlier export or checkpoint in the directory"},
   };
 }

@@ -11,6 +11,7 @@
 #include "libcore/base/hash.h"
 #include "libcore/base/version.h"
 #include "libcore/ckpt/run_listing.h"
+#include "libcore/formats/hf_optimizer.h"
 #include "libcore/spec/param_table.h"
 
 namespace rw {
@@ -82,19 +83,28 @@ std::string artifact_name(const ModelSource& model, const std::string& dtype) {
   return name + "-" + dtype;
 }
 
-bool check_artifact(const fs::path& dir) {
+bool check_artifact(const fs::path& dir, ArtifactPart part) {
   const fs::path file = dir / kArtifactName;
   if (!fs::exists(file)) return false;
   const std::string where = file.string();
-  const Json artifact = read_json(file);
+  Json artifact;
+  try {
+    artifact = read_json(file);
+  } catch (const Error& e) {
+    fail(ErrorKind::verdict, "damaged: {}", e.what());
+  }
   const auto files = artifact.is_object() ? artifact.find("files") : artifact.end();
   if (files == artifact.end() || !files->is_array())
-    fail(ErrorKind::input, "{}: key 'files': expected a list of files", where);
+    fail(ErrorKind::verdict, "{}: key 'files': expected a list of files", where);
   for (const Json& entry : *files) {
     const std::string name = json_string(entry, "name", where), expected = json_string(entry, "digest", where);
     if (name.empty() || name.find('/') != std::string::npos || name[0] == '.')
       fail(ErrorKind::input, "{}: files: expected a plain file name, found '{}'", where, name);
     if (!name.ends_with(".safetensors")) continue;
+    if (name.starts_with(kOptimizerStem) != (part == ArtifactPart::optimizer)) continue;
+    if (std::error_code error; !fs::exists(dir / name, error))
+      fail(ErrorKind::verdict, "{}: expected digest {} ({}), found no such file", (dir / name).string(), expected,
+           kArtifactName);
     const std::string found = hex64(digest_of(dir / name));
     if (found != expected)
       fail(ErrorKind::verdict,

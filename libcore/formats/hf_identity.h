@@ -25,8 +25,9 @@ Json artifact_identity(const ModelSource& model, const std::string& dtype, const
 // "llama-6m-ab12cd34-step400-bf16"; what is not known is left out.
 std::string artifact_name(const ModelSource& model, const std::string& dtype);
 
-// Compares the safetensors files of a directory with its rankwright.json. False when it has none; Error{verdict} names
-// the file, what was expected and what was found.
-bool check_artifact(const std::filesystem::path& dir);
+enum class ArtifactPart { weights, optimizer };
+// Reads the safetensors files of that part of a directory and compares them with its rankwright.json. False when it has
+// none; Error{verdict} names the file, what was expected and what was found.
+bool check_artifact(const std::filesystem::path& dir, ArtifactPart part);
 
 }  // namespace rw

@@ -108,16 +108,27 @@ std::string optimizer_state(const ModelSource& model) {
   return Json{{"identity", identity}, {"state", Json::parse(model.state)}}.dump(2) + "\n";
 }
 
-HfImport import_hf(const fs::path& dir) {
-  check_artifact(dir);
+bool holds_optimizer(const fs::path& dir) {
+  std::error_code error;
+  return fs::exists(dir / kOptimizerState, error);
+}
+
+std::unique_ptr<TensorSource> open_optimizer(const fs::path& dir) {
+  const fs::path single = dir / "optimizer.safetensors";
+  return open_safetensors(fs::exists(single) ? single : dir / "optimizer.safetensors.index.json");
+}
+
+HfImport import_hf(const fs::path& dir, HfImportPart part) {
+  if (part == HfImportPart::all && !holds_optimizer(dir))
+    fail(ErrorKind::usage, "{}: --optimizer: expected {}, found none: it was exported without", dir.string(),
+         kOptimizerState);
   HfImport import{.model = open_model_source(dir), .tensors = nullptr, .identity = "", .state = ""};
   const fs::path state_file = dir / kOptimizerState;
   std::unique_ptr<TensorSource> optimizer;
   Json identity, state;
-  if (fs::exists(state_file)) {
-    import.has_optimizer = true;
-    const fs::path single = dir / "optimizer.safetensors";
-    optimizer = open_safetensors(fs::exists(single) ? single : dir / "optimizer.safetensors.index.json");
+  if (part == HfImportPart::all) {
+    check_artifact(dir, ArtifactPart::optimizer);
+    optimizer = open_optimizer(dir);
     const Json both = read_json(state_file);
     for (const char* key : {"identity", "state"}) {
       if (!both.is_object() || !both.contains(key) || !both[key].is_object())

@@ -21,14 +21,21 @@ std::vector<ExportTensor> optimizer_tensors(const ModelSource& model, DType weig
 std::string optimizer_state(const ModelSource& model);
 
 // What a Hugging Face directory is as a checkpoint.
+enum class HfImportPart {
+  weights,  // a checkpoint of weights alone, with an identity of its own, whatever lies beside them
+  all,      // the moments and the state too
+};
+bool holds_optimizer(const std::filesystem::path& dir);
 struct HfImport {
   ModelSource model;                      // as it lies there
   std::unique_ptr<TensorSource> tensors;  // its parameters, from the masters where there are, and the moments; of model
   int64_t step = 0;
   std::string identity, state;  // JSON texts
-  bool has_optimizer = false;
 };
-// Error{input} when what is there does not fit together; Error{verdict} as check_artifact() (hf_identity.h).
-HfImport import_hf(const std::filesystem::path& dir);
+// Error{usage} when all is asked for and weights alone are there; Error{input} when what is there does not fit
+// together; Error{verdict} as check_artifact() (hf_identity.h).
+HfImport import_hf(const std::filesystem::path& dir, HfImportPart part);
+// optimizer.safetensors, or several of them with their index.
+std::unique_ptr<TensorSource> open_optimizer(const std::filesystem::path& dir);
 
 }  // namespace rw

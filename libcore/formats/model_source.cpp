@@ -10,6 +10,7 @@
 #include "libcore/ckpt/intact.h"
 #include "libcore/ckpt/run_listing.h"
 #include "libcore/ckpt/step_dirs.h"
+#include "libcore/formats/hf_identity.h"
 #include "libcore/formats/hf_layout.h"
 #include "libcore/formats/safetensors.h"
 #include "libcore/spec/param_table.h"
@@ -52,12 +53,14 @@ ModelSource open_checkpoint(const fs::path& dir) {
 
 std::string read_if_there(const fs::path& file) {
   std::error_code error;
-  return fs::exists(file, error) ? read_file(file) : "";
+  return fs::exists(file, error) ? read_regular_file(file) : "";
 }
+
+}  // namespace
 
 ModelSource open_huggingface(const fs::path& dir) {
   ModelSource model;
-  model.config_json = read_file(dir / "config.json");
+  model.config_json = read_regular_file(dir / "config.json");
   model.spec =
       parse_model_spec(parse_json(model.config_json, (dir / "config.json").string()), (dir / "config.json").string());
   auto source = std::make_unique<HfSource>(open_safetensors(dir), param_table(model.spec));
@@ -65,16 +68,14 @@ ModelSource open_huggingface(const fs::path& dir) {
   model.weights = std::move(source);
   model.tokenizer_json = read_if_there(dir / "tokenizer.json");
   model.tokenizer_config_json = read_if_there(dir / "tokenizer_config.json");
+  for (const std::string& name : model.unused) log_warning("{}: tensor {} is not used", model.weights->where(), name);
   return model;
 }
 
-}  // namespace
-
 ModelSource open_model_source(const fs::path& path) {
   if (path_kind(path) != PathKind::huggingface) return open_checkpoint(checkpoint_of(path));
-  ModelSource model = open_huggingface(path);
-  for (const std::string& name : model.unused) log_warning("{}: tensor {} is not used", model.weights->where(), name);
-  return model;
+  check_artifact(path, ArtifactPart::weights);
+  return open_huggingface(path);
 }
 
 }  // namespace rw

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -18,14 +19,6 @@ namespace fs = std::filesystem;
 
 fs::path checkpoints_dir(const TrainSpec& spec) {
   return spec.checkpoint_dir.empty() ? fs::path(spec.out) / "checkpoints" : fs::path(spec.checkpoint_dir);
-}
-
-fs::path local_dir(const TrainSpec& spec, const std::string& run_id, int node) {
-  if (spec.local_checkpoint_dir.empty()) return {};
-  constexpr std::string_view kNode = "{node}";
-  std::string dir = spec.local_checkpoint_dir;
-  for (size_t at; (at = dir.find(kNode)) != std::string::npos;) dir.replace(at, kNode.size(), std::to_string(node));
-  return fs::path(dir) / run_id;
 }
 
 namespace {
@@ -66,6 +59,24 @@ std::vector<CheckpointEntry> listed_by_all(const fs::path& dir, Comm& comm, std:
   }
   return entries;
 }
+
+// The newest commit that events.jsonl tells of; step -1: none.
+struct Committed {
+  int64_t step = -1;
+  std::string tier;
+};
+Committed last_committed(const fs::path& out) {
+  Committed last;
+  std::ifstream file(out / "events.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"event\":\"checkpoint\"") == std::string::npos) continue;
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_discarded()) last = {event.value("step", int64_t{-1}), event.value("tier", std::string("durable"))};
+  }
+  return last;
+}
+
+int64_t generation_of(const Checkpoint& checkpoint) { return checkpoint.identity().value("generation", int64_t{0}); }
 
 // Whether a folder that was once committed (step-N, not step-N.tmp) is there, in whatever state.
 bool holds_committed(const fs::path& dir) {
@@ -119,10 +130,20 @@ void plan_newest(ResumePlan& plan, const TrainSpec& spec, const fs::path& local,
     if (local.empty()) return false;
     plan.local = find_local_step(local, newer_than, comm, plan.notes);
     if (plan.local.step < 0) return false;
+    plan.local_dir = local;
+    int64_t later = -1;  // step of a durable one that a later start has saved
     agree(comm, [&] {
       plan.checkpoint = std::make_unique<Checkpoint>(local / step_name(plan.local.step), Checkpoint::Files::those_here);
+      if (!entries.empty() && generation_of(Checkpoint(entries.back().dir)) > generation_of(*plan.checkpoint))
+        later = entries.back().step;
     });
-    return true;
+    if (later < 0) return true;
+    plan.notes.push_back(fmt::format(
+        "ignored the local checkpoint of step {}: it is of an earlier start, and a later one went on to step {}",
+        plan.local.step, later));
+    plan.checkpoint.reset();
+    plan.local = {};
+    return false;
   };
   if (take_local(newest_durable)) return;
   for (auto entry = entries.rbegin(); entry != entries.rend() && plan.checkpoint == nullptr; ++entry) {
@@ -130,6 +151,7 @@ void plan_newest(ResumePlan& plan, const TrainSpec& spec, const fs::path& local,
       plan.checkpoint = intact_checkpoint(entry->dir, comm);
     } catch (const SharedError& e) {
       plan.notes.push_back(fmt::format("passed over a damaged checkpoint: {}", e.what()));
+      plan.damaged.push_back(entry->dir);
     }
   }
   // Older local steps than a damaged durable one are better than still older durable ones.
@@ -139,13 +161,44 @@ void plan_newest(ResumePlan& plan, const TrainSpec& spec, const fs::path& local,
   // must not be silently begun anew.
   agree(comm, [&] {
     if (plan.checkpoint == nullptr && holds_committed(checkpoints_dir(spec)))
-      fail(ErrorKind::input,
+      fail(ErrorKind::verdict,
            "--resume auto: none of the checkpoints in {} is usable: {}; repair or remove them, or start a new --out",
            checkpoints_dir(spec).string(), plan.notes.empty() ? "no manifest was found" : plan.notes.front());
   });
 }
 
+// Whoever committed checkpoints and finds none must not begin anew as if nothing had been; one that finds an older one
+// is told.
+void miss_committed(ResumePlan& plan, const TrainSpec& spec, Comm& comm) {
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const Committed last = last_committed(spec.out);
+    if (plan.checkpoint == nullptr && last.step >= 0)
+      fail(ErrorKind::input,
+           "--resume auto: the run in {} committed a {} checkpoint of step {}, and none is found; {}start a new --out "
+           "to "
+           "begin anew",
+           spec.out, last.tier, last.step,
+           last.tier == "local" ? "give --local-checkpoint-dir and ranks on the nodes that hold it, or " : "");
+    if (plan.checkpoint != nullptr && plan.checkpoint->step() < last.step)
+      plan.notes.push_back(
+          fmt::format("the run committed a {} checkpoint of step {} that is not found or not whole; "
+                      "going on from step {}",
+                      last.tier, last.step, plan.checkpoint->step()));
+  });
+}
+
 }  // namespace
+
+EarlierStarts earlier_starts(const fs::path& out) {
+  const fs::path file = out / "run.json";
+  if (!fs::exists(file)) return {};
+  const Json run = read_json(file);
+  EarlierStarts found{.generation = run.value("generation", int64_t{0}) + 1, .local_checkpoint_dir = ""};
+  if (const auto config = run.find("config"); config != run.end())
+    found.local_checkpoint_dir = config->value("local_checkpoint_dir", std::string());
+  return found;
+}
 
 ResumePlan plan_resume(const TrainSpec& spec, const fs::path& local, Comm& comm) {
   ResumePlan plan;
@@ -164,8 +217,11 @@ ResumePlan plan_resume(const TrainSpec& spec, const fs::path& local, Comm& comm)
            spec.checkpoint_dir);
   });
   if (spec.resume == "none") return plan;
-  if (spec.resume == "auto") plan_newest(plan, spec, local, comm);
-  else plan_named(plan, spec, used, local, comm);
+  if (spec.resume == "auto") {
+    plan_newest(plan, spec, local, comm);
+    miss_committed(plan, spec, comm);
+  }
+  if (spec.resume != "auto") plan_named(plan, spec, used, local, comm);
   return plan;
 }
 

@@ -24,6 +24,7 @@ void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
+  ::signal(SIGPIPE, SIG_IGN);  // whoever reads the terminal's lines may go; training goes on
   for (const int number : {SIGUSR1, SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 

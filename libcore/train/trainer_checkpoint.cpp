@@ -5,6 +5,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/interval.h"
+#include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
 #include "libcore/train/trainer_run.h"
 
@@ -30,6 +31,12 @@ void Trainer::start_saver() {
   every_ = every >= 0 ? every : kProbeSteps;
   next_auto_ = every >= 0 ? -1 : state_.step + kProbeSteps;
   if (every != 0 || !local_.empty()) saver_->prepare(checkpoint_pieces(*step_));
+}
+
+void Trainer::count_stall() {
+  const double seconds = saver_->take_blocking_s();
+  stall_s_ += seconds;
+  step_stall_s_ += seconds;
 }
 
 // Staging is over before the weights change; what it took of the step is the checkpoint's.
@@ -94,6 +101,7 @@ std::string Trainer::saved_identity() const {
 }
 
 void Trainer::heed(const std::vector<SaveNews>& news) {
+  count_stall();
   for (const SaveNews& n : news) {
     Json details = {{"step", n.step}, {"at_step", state_.step}, {"tier", n.tier}};
     const double rate = n.background_s > 0 ? static_cast<double>(n.bytes) / n.background_s : 0;
@@ -105,7 +113,7 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
         break;
       case SaveNews::Kind::committed:
         if (n.tier == "durable") saved_step_ = n.step;
-        else local_failed_ = false;
+        else local_failed_ = false, local_step_ = n.step;
         rewinds_ = 0;
         details["seconds"] = n.background_s;
         details["blocking_s"] = n.blocking_s;
@@ -134,9 +142,7 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
         details["error"] = n.error;
         event("checkpoint_failed", details);
         warn(fmt::format("step {}: no {}checkpoint was saved: {}; {}", n.step, n.tier == "local" ? "local " : "",
-                         n.error,
-                         saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_)
-                                         : std::string("there is none yet")));
+                         n.error, standing()));
         break;
       case SaveNews::Kind::skipped:
         details["reason"] = n.error;
@@ -146,12 +152,16 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
       case SaveNews::Kind::stale:
         details["error"] = n.error;
         event("checkpoint_failed", details);
-        throw SharedError(ErrorKind::verdict,
-                          fmt::format("step {}: the checkpoint is stale and was not committed: {}; {}", n.step, n.error,
-                                      saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_)
-                                                      : std::string("there is none yet")));
+        throw SharedError(
+            ErrorKind::verdict,
+            fmt::format("step {}: the checkpoint is stale and was not committed: {}; {}", n.step, n.error, standing()));
     }
   }
+}
+
+std::string Trainer::standing() const {
+  if (local_step_ > saved_step_) return fmt::format("the local one of step {} stands", local_step_);
+  return saved_step_ > 0 ? fmt::format("the one of step {} stands", saved_step_) : "there is none yet";
 }
 
 void Trainer::warn_unchanged(const SaveNews& n) {
@@ -214,7 +224,7 @@ bool Trainer::save_last() {
       warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
       return true;
     }
-    const bool local = !local_.empty() && !local_failed_;
+    const bool local = !local_.empty() && !local_failed_ && local_step_ != state_.step;
     request_save(true, local);
     settle();
     if (local && local_failed_) {
@@ -222,7 +232,7 @@ bool Trainer::save_last() {
       settle();
     }
   }
-  stall_s_ += saver_->take_blocking_s();
+  count_stall();
   comm_record_->phase = "";
   return saved_step_ == state_.step;
 }
@@ -233,6 +243,8 @@ bool Trainer::rewind() {
   TrainSpec newest = spec_;
   newest.resume = "auto";
   ResumePlan plan = plan_resume(newest, local_, watched_world());
+  if (first_rank() && plan.checkpoint != nullptr)
+    for (const std::filesystem::path& dir : plan.damaged) set_aside_damaged(dir);
   for (const std::string& line : plan.notes) warn(line);
   if (plan.checkpoint == nullptr) {
     warn(fmt::format("step {}: nothing to rewind to, no checkpoint was saved; the update was skipped", state_.step));

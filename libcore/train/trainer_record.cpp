@@ -97,14 +97,14 @@ Json Trainer::metrics_line(const StepResult& result) const {
 void Trainer::record_step(const StepResult& result) {
   last_loss_ = result.loss;
   train_s_ += clock_.total() - clock_.seconds(TimeCategory::checkpoint);
-  step_stall_s_ = saver_->take_blocking_s();
-  stall_s_ += step_stall_s_;
+  count_stall();
   (saver_->idle() ? quiet_ : busy_).add(clock_.total() - clock_.seconds(TimeCategory::checkpoint));
   const Json line =
       first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
   watch_stragglers();
   if (!first_rank()) return;
   saves_.clear();
+  step_stall_s_ = 0;
   if (!metrics_.write(line) && !metrics_full_) {
     metrics_full_ = true;
     warn(fmt::format(

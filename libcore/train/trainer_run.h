@@ -87,6 +87,8 @@ class Trainer {
   // trainer_checkpoint.cpp
   void start_saver();
   void finish_staging();
+  void count_stall();
+  std::string standing() const;  // which checkpoint there is
   void save_if_due();
   bool request_save(bool durable, bool local);
   std::string saved_identity() const;
@@ -144,7 +146,10 @@ class Trainer {
   double exposed_before_ = 0, total_before_ = 0;
   int64_t rewinds_ = 0;  // since the last checkpoint
 
-  std::filesystem::path local_;  // this node's folder of the local tier; empty: none
+  std::vector<std::string> resume_notes_;  // what was passed over and what changed
+  int64_t generation_ = 0;                 // starts of this run before this one
+  int64_t fetched_bytes_ = 0;              // of the checkpoint, from other nodes
+  std::filesystem::path local_;            // this node's folder of the local tier; empty: none
   std::optional<AsyncSaver> saver_;
   struct Mean {
     double sum = 0;
@@ -157,7 +162,7 @@ class Trainer {
   std::vector<Json> saves_;                // committed since the last metrics line
   int64_t every_ = 0;                      // steps between durable checkpoints
   int64_t next_auto_ = -1;                 // --checkpoint-every auto: the step of the next one; -1: not auto
-  int64_t said_interval_ = -1, requested_step_ = -1, skipped_saves_ = 0;
+  int64_t said_interval_ = -1, requested_step_ = -1, skipped_saves_ = 0, local_step_ = -1;
   bool owes_durable_ = false;       // one was due that could not begin: the next local save is uploaded
   bool requested_durable_ = false;  // the save under way is to become durable
   bool local_failed_ = false;       // the last local save did

@@ -7,11 +7,13 @@
 #include "libcore/base/error.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
+#include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/text/tokenizer.h"
 #include "libcore/train/dry_run.h"
+#include "libcore/train/local_dirs.h"
 #include "libcore/train/lr_schedule.h"
 #include "libcore/train/signals.h"
 #include "libcore/train/trainer_run.h"
@@ -70,19 +72,42 @@ void Trainer::open_inputs() {
 
 // Where the run goes on from.
 void Trainer::plan_start() {
-  agree(world_, [&] { run_id_ = first_rank() ? run_id_of(spec_.out) : ""; });
+  EarlierStarts earlier;
+  agree(world_, [&] {
+    if (!first_rank()) return;
+    // A run that another process trains in is not even looked at: what it saves just now would look damaged.
+    if (std::filesystem::exists(std::filesystem::path(spec_.out) / "run.json") && spec_.resume != "none")
+      locks_ = lock_run(spec_);
+    run_id_ = run_id_of(spec_.out);
+    earlier = earlier_starts(spec_.out);
+  });
   run_id_ = world_.broadcast_text(run_id_, 0);
-  local_ = local_dir(spec_, run_id_, world_.nodes()[static_cast<size_t>(world_.rank())]);
-  resume_ = plan_resume(spec_, local_, world_);
-  for (const std::string& line : resume_.notes) warn(line);
+  generation_ = world_.all_reduce_value(earlier.generation, ReduceOp::max);
+  const std::string told = world_.broadcast_text(earlier.local_checkpoint_dir, 0);
+  std::string pattern = spec_.local_checkpoint_dir;
+  if (pattern.empty() && !told.empty() && spec_.resume == "auto") {
+    pattern = told;
+    warn(
+        fmt::format("this run had its local checkpoints in --local-checkpoint-dir {}: they are looked for there, and "
+                    "without the flag no new ones are saved",
+                    told));
+  }
+  local_ = local_dir(spec_.local_checkpoint_dir, run_id_, world_.nodes()[static_cast<size_t>(world_.rank())]);
+  resume_ = plan_resume(spec_, local_dir_to_read(pattern, run_id_, world_), world_);
+  resume_notes_ = resume_.notes;
   if (resume_.checkpoint != nullptr) {
     agree(world_, [&] {
       state_ = parse_state(resume_.checkpoint->state(), resume_.checkpoint->where());
-      for (const std::string& line : check_resume(*resume_.checkpoint, state_, spec_, model_, data_)) warn(line);
+      if (state_.step != resume_.checkpoint->step())
+        fail(ErrorKind::verdict, "{}: its state is of step {}, its manifest of step {}", resume_.checkpoint->where(),
+             state_.step, resume_.checkpoint->step());
+      for (std::string& line : check_resume(*resume_.checkpoint, state_, spec_, model_, data_))
+        resume_notes_.push_back(std::move(line));
     });
     first_step_ = state_.step;
     if (resume_.local.step < 0) saved_step_ = state_.step;
   }
+  for (const std::string& line : resume_notes_) warn(line);
   state_.seq_len = spec_.seq_len;
   state_.seed = spec_.seed;
   state_.global_batch = spec_.global_batch;
@@ -166,7 +191,8 @@ void Trainer::take_up(ResumePlan& plan) {
   if (plan.local.step >= 0) {
     std::vector<int64_t> needed;
     agree(world_, [&] { needed = files_of(plan.checkpoint->manifest(), boxes_to_load(*step_)); });
-    const int64_t bytes = fetch_files(local_, plan.local, needed, world_);
+    const int64_t bytes = fetch_files(plan.local_dir, plan.local, needed, world_);
+    fetched_bytes_ = bytes;
     if (bytes > 0)
       note(fmt::format("{} of the checkpoint of step {} came from other nodes",
                        format_bytes(static_cast<double>(bytes)), plan.local.step));
@@ -215,18 +241,32 @@ void Trainer::start_run_dir() {
   identity_["threads_per_rank"] = threads_;
   identity_["backend"] = cpu_ops().name;
   identity_["params"] = n_params(model_);
+  identity_["generation"] = generation_;
+  if (resume_.checkpoint != nullptr && resume_.checkpoint->identity().value("run_id", std::string()) != run_id_)
+    identity_["resumed_from"] = {{"run_id", resume_.checkpoint->identity().value("run_id", std::string())},
+                                 {"step", first_step_},
+                                 {"path", resume_.checkpoint->where()}};
   if (!first_rank()) return;
   Json run = identity_;
   run.erase("tokenizer_json");
-  locks_ = lock_run(spec_);
+  if (locks_.empty()) locks_ = lock_run(spec_);
+  // Found damaged, with an older one to go on from: kept as evidence, and never counted as a checkpoint again.
+  if (resume_.checkpoint != nullptr)
+    for (const std::filesystem::path& dir : resume_.damaged) set_aside_damaged(dir);
   write_run_json(out, run);
   std::error_code ignored;  // what an earlier start left says nothing about this one
   std::filesystem::remove_all(out / "watchdog", ignored);
   drop_lines_after(out / "metrics.jsonl", state_.step);
   metrics_ = JsonLines(out / "metrics.jsonl");
   events_ = JsonLines(out / "events.jsonl");
-  event(first_step_ > 0 ? "resume" : "start",
-        {{"ranks", world_.size()}, {"layout", layout_.text()}, {"samples", state_.samples}});
+  Json details = {{"ranks", world_.size()}, {"layout", layout_.text()}, {"samples", state_.samples}};
+  if (resume_.checkpoint != nullptr) {
+    details["from"] = resume_.checkpoint->where();
+    details["tier"] = resume_.local.step >= 0 ? "local" : "durable";
+    details["fetched_bytes"] = fetched_bytes_;
+    details["notes"] = resume_notes_;
+  }
+  event(first_step_ > 0 ? "resume" : "start", details);
 }
 
 // The first rank of each host records what the host does.
@@ -257,7 +297,10 @@ void Trainer::start() {
   hardware_flops_ = world_.all_reduce_value(hardware_flops_, ReduceOp::sum);
   phase("run directory", [&] { start_run_dir(); });
   phase("sampler", [&] { start_sampler(); });
-  phase("checkpoints", [&] { start_saver(); });
+  phase("checkpoints", [&] {
+    claim_local_dir(local_, world_);
+    start_saver();
+  });
   if (layout_.zero > 0 && layout_.dp == 1)
     warn(fmt::format("--zero {} shards over data-parallel ranks and there is one: nothing is sharded", layout_.zero));
   if (spec_.threads > 0 && threads_ > online_cores())

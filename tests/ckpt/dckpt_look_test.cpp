@@ -106,7 +106,7 @@ TEST_CASE("dckpt ls and verify: a node's own directory holds its part") {
   CHECK(states(dckpt("ls --json " + (dir / "local/t-1").string()).json()) == std::vector<std::string>{"committed"});
   fs::remove(step / "rank-00001.h5");
   CHECK(states(dckpt("ls --json " + (dir / "local/t-1").string()).json()) == std::vector<std::string>{"part"});
-  CHECK(dckpt("ls --json " + (dir / "local").string()).json()["runs"][0]["newest"]["step"] == 3);
+  CHECK(dckpt("ls --json " + (dir / "local").string()).json()["steps"][0]["step"] == 3);  // its only run
   const Result verified = dckpt("verify " + (dir / "local/t-1").string());
   CHECK(verified.code == 0);
   CHECK(has(verified.out, "1 files are on other nodes"));

@@ -53,10 +53,10 @@ expect 0 'intact' 'an intact checkpoint verifies' "$bin/dckpt" verify good
 file=$(ls good/checkpoints/*/rank-*.h5 | head -n 1)
 printf 'X' | dd of="$file" bs=1 seek=9000 conv=notrunc 2>/dev/null
 expect 3 'rank-' 'a flipped byte is found, exit 3' "$bin/dckpt" verify good
-expect 2 'damaged' 'generate refuses damaged weights' "$bin/dserve" generate --model good --prompt x
-expect 2 'damaged' 'convert refuses damaged weights' "$bin/dckpt" convert good -o out_hf
+expect 3 'damaged' 'generate refuses damaged weights' "$bin/dserve" generate --model good --prompt x
+expect 3 'damaged' 'convert refuses damaged weights' "$bin/dckpt" convert good -o out_hf
 is 'and leaves nothing' "$(ls -A out_hf 2>/dev/null)" ''
-expect 2 'none of the checkpoints' 'a run whose checkpoints are all damaged is not begun anew' "${t[@]}" --out good --resume auto
+expect 3 'none of the checkpoints' 'a run whose checkpoints are all damaged is not begun anew' "${t[@]}" --out good --resume auto
 is 'and keeps its history' "$(wc -l <good/metrics.jsonl)" 2
 "${t[@]}" --steps 3 --checkpoint-every 1 --checkpoint-mode sync --keep-last 0 --out older >/dev/null 2>&1
 printf 'X' | dd of=older/checkpoints/step-00000003/rank-00000.h5 bs=1 seek=90000 conv=notrunc 2>/dev/null

@@ -63,6 +63,47 @@ for node in 0 1; do rm "nodes/$node/$run_id/step-00000008/rank-00003.h5"; done
 mpirun -n 4 "${tiers[@]}" --tp 2 --zero 1 --steps 9 --out run --resume auto >/dev/null 2>gap.err </dev/null
 holds 'a local step with a gap does not count' "$(cat gap.err)" 'checkpoints/step-00000008 at step 8'
 
+# ---- what a forgotten flag, other node numbers, a shared folder and an abandoned history must not do ----
+restore
+rm -rf run/checkpoints/*
+mpirun -n 4 "${train[@]}" --ranks-per-node 2 --tp 2 --zero 1 --steps 9 --out run --resume auto >/dev/null 2>forgot.err </dev/null
+holds 'a forgotten --local-checkpoint-dir is known from the run' "$(cat forgot.err)" 'step-00000008 at step 8'
+holds 'and told' "$(cat forgot.err)" 'this run had its local checkpoints in --local-checkpoint-dir'
+restore
+rm -rf nodes/0 run/checkpoints/*
+mpirun -n 2 "${train[@]}" --local-checkpoint-dir "$scratch/nodes/{node}" --tp 2 --steps 9 --out run --resume auto >/dev/null 2>fewer.err </dev/null
+holds 'the node that is left has another number now' "$(cat fewer.err)" "nodes/1/$run_id/step-00000008 at step 8"
+restore
+rm -rf nodes run/checkpoints/*
+expect 2 'committed a durable checkpoint of step 8, and none is found' 'what was committed and is gone is no fresh start' \
+  mpirun -n 4 "${tiers[@]}" --tp 2 --zero 1 --steps 9 --out run --resume auto
+is 'and the metrics stay' "$(losses run | wc -l)" 8
+mpirun -n 4 "${tiers[@]}" --checkpoint-mode sync --tp 2 --zero 1 --steps 8 --out history --local-checkpoint-dir "$scratch/then/{node}" >/dev/null 2>&1 </dev/null
+rm -rf history/checkpoints/step-00000008
+mv then hidden
+mpirun -n 4 "${tiers[@]}" --tp 2 --zero 1 --steps 6 --out history --resume auto --local-checkpoint-every 0 --local-checkpoint-dir '' >/dev/null 2>older.err </dev/null
+holds 'the newest one that is there is gone on from, with a word' "$(cat older.err)" 'of step 8 that is not found or not whole; going on from step 4'
+mv hidden then
+mpirun -n 4 "${tiers[@]}" --tp 2 --zero 1 --steps 9 --out history --resume auto --local-checkpoint-dir "$scratch/then/{node}" >/dev/null 2>later.err </dev/null
+holds 'a later start counts, not an earlier one that got further' "$(cat later.err)" 'checkpoints/step-00000006 at step 6'
+holds 'with a word too' "$(cat later.err)" 'ignored the local checkpoint of step 8: it is of an earlier start'
+expect 2 'share this folder' 'two nodes in one folder' mpirun -n 2 "${train[@]}" --ranks-per-node 1 --steps 4 --local-checkpoint-dir "$scratch/shared" --checkpoint-every 2 --out shared_run
+
+# ---- a damaged checkpoint is set aside, and retention counts without it ----
+"${train[@]}" --steps 6 --checkpoint-every 2 --checkpoint-mode sync --keep-last 0 --out aside >/dev/null 2>&1
+printf x | dd of=aside/checkpoints/step-00000006/rank-00000.h5 bs=1 seek=90000 conv=notrunc 2>/dev/null
+expect 0 'step-00000004 at step 4' 'the one before is gone on from' "${train[@]}" --steps 8 --checkpoint-every 4 --keep-last 2 --out aside --resume auto
+is 'the damaged one is kept as evidence and not counted' "$(ls aside/checkpoints | tr '\n' ' ')" 'step-00000004 step-00000006.damaged step-00000008 '
+expect 3 damaged 'by its path it is still judged' "$bin/dckpt" verify aside/checkpoints/step-00000006.damaged
+
+# ---- closed streams and pipes in the place of files ----
+"$bin/dckpt" reshard aside -o quiet --tp 2 <&- >&- 2>&-
+is 'all streams closed: done' $? 0
+expect 0 intact 'and nothing was written into the files' "$bin/dckpt" verify quiet
+cp -r aside pipes && rm pipes/checkpoints/step-00000008/manifest.json && mkfifo pipes/checkpoints/step-00000008/manifest.json
+expect 3 'a pipe or a device' 'a pipe as manifest is damage, not a wait' timeout 20 "$bin/dckpt" verify pipes
+expect 0 'step-00000004 at step 4' 'and passed over' timeout 20 "${train[@]}" --steps 5 --out pipes --resume auto
+
 # ---- one process, /dev/shm-like folder, no node to copy to ----
 one=("${train[@]}" --steps 6 --local-checkpoint-dir "$scratch/fast" --checkpoint-every 3)
 "${one[@]}" --out one >/dev/null 2>&1

@@ -17,7 +17,7 @@ expect 0 '' 'converted' "$bin/dckpt" convert sound -o hf
 # plant_nan TENSOR ELEMENT
 plant_nan() {
   local n begin
-  rm -rf bad && cp -r hf bad
+  rm -rf bad && cp -r hf bad && rm -f bad/rankwright.json
   n=$(od -An -tu8 -N8 bad/model.safetensors | tr -d ' ')
   begin=$(tail -c +9 bad/model.safetensors | head -c "$n" | sed "s/.*\"$1\":{[^}]*\"data_offsets\":\[\([0-9]*\),.*/\1/")
   printf '\x00\x00\xc0\x7f' | dd of=bad/model.safetensors bs=1 seek=$((8 + n + begin + 4 * $2)) conv=notrunc 2>/dev/null

@@ -187,6 +187,7 @@ TEST_CASE("nothing is overwritten, nothing of others is lost, nothing half is le
     f.seekp(static_cast<std::streamoff>(weights.size() - 4));
     f.write(reinterpret_cast<const char*>(&value), 4);
   }
+  fs::remove(dir / "big/rankwright.json");  // changed on purpose
   again = dckpt("convert " + big + " --to huggingface --dtype f16 --force -o " + in(dir, "hf"));
   CHECK(again.code == 2);
   CHECK(has(again.err, "expected values within f16's 65504, found 1000000"));
