@@ -216,8 +216,11 @@ TEST_CASE("damaged checkpoints say which file, what was expected and what was fo
   CHECK(has(error, " for this content, found "));
   fresh();
   edit(manifest, "\"step\": 1", "\"step\": 2", true);
-  CHECK(read_error(step).empty());
-  CHECK(list_checkpoints(dir.path()).empty());  // its name and its manifest differ
+  CHECK(has(read_error(step), "expected a manifest of step 1, found step 2"));
+  CHECK(list_checkpoints(dir.path()).empty());
+  fresh();
+  edit(manifest, "\"step\": 1", "\"step\": -1", true);
+  CHECK(has(read_error(step), "key 'step': expected at least 0, found -1"));
 
   struct Lie {
     const char *from, *to, *expected;

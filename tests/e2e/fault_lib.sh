@@ -90,10 +90,10 @@ recovers() {
     END { for (s in want) if (s + 0 > from && !(s in got)) bad = 1; exit bad }' "losses-$layout" losses ||
     bad "other losses: $(tr '\n' ';' <losses)"
   for dir in run/checkpoints/step-*; do
-    [ "$dir" = "$stays" ] || [[ $dir == *.tmp ]] || "$bin/dckpt" verify "$dir" >verify.log 2>&1 || bad "damaged afterwards: $(cat verify.log)"
+    [ "$dir" = "$stays" ] || [[ $dir == *.tmp || $dir == *.damaged ]] || "$bin/dckpt" verify "$dir" >verify.log 2>&1 || bad "damaged afterwards: $(cat verify.log)"
   done
   # Whoever saves next clears away what an interrupted save or pruning left.
-  [ "${from:-0}" = $last ] || [ "$(ls run/checkpoints | grep -c '\.')" = 0 ] || bad "left over: $(ls run/checkpoints | tr '\n' ' ')"
+  [ "${from:-0}" = $last ] || [ "$(ls run/checkpoints | grep -v damaged | grep -c '\.')" = 0 ] || bad "left over: $(ls run/checkpoints | tr '\n' ' ')"
 }
 # One fault is over: counts it.
 count() {
