@@ -176,7 +176,7 @@ int dckpt_diff(int argc, const char* const* argv) {
           "What differs between two checkpoints: identity, layout, hyper-parameters, state, and every tensor.",
       .fields = {{.name = "a", .value = &a, .help = "checkpoint, run (its newest) or Hugging Face directory"},
                  {.name = "b", .value = &b, .help = "the same"},
-                 step_field(step, "or runs, of both A and B where they are"),
+                 step_field(step, "(A, B or both)"),
                  {.name = "tolerance",
                   .value = &options.tolerance,
                   .help =

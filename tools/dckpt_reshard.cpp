@@ -97,7 +97,7 @@ fs::path source_of(const fs::path& path) {
 Manifest read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifestName;
   try {
-    return parse_manifest(read_file(file), file.string());
+    return parse_manifest(read_regular_file(file), file.string());
   } catch (const Error& e) {
     fail(ErrorKind::verdict, "{}: damaged: {}", dir.string(), e.what());
   }

@@ -211,6 +211,7 @@ ListedStep list_step(const fs::path& dir) {
   try {
     const Manifest manifest = read_manifest(dir);
     listed.step = manifest.step;
+    check_name(manifest, dir);
     describe(listed, manifest, dir.string());
     check_sizes(listed, manifest);
   } catch (const Error& e) {
@@ -235,10 +236,6 @@ std::vector<ListedStep> list_steps(const fs::path& checkpoints_dir) {
   for (const auto& [step, dir] : step_directories(checkpoints_dir, &unfinished)) {
     ListedStep listed = list_step(dir);
     if (listed.state == StepState::damaged && !is_there(dir)) continue;  // pruned meanwhile
-    if (listed.state != StepState::damaged && listed.step != step) {
-      listed.state = StepState::damaged;
-      listed.reason = fmt::format("{}: its manifest is of step {}", dir.string(), listed.step);
-    }
     listed.step = step;
     list.push_back(std::move(listed));
   }

@@ -58,6 +58,14 @@ void check_files(const Manifest& manifest, const fs::path& dir) {
   }
 }
 
+void check_name(const Manifest& manifest, const fs::path& dir) {
+  std::error_code error;
+  const fs::path full = fs::absolute(dir, error).lexically_normal();
+  const int64_t named = step_of_name((full.has_filename() ? full : full.parent_path()).stem().string());
+  if (named >= 0 && named != manifest.step)
+    fail(ErrorKind::input, "{}: expected a manifest of step {}, found step {}", dir.string(), named, manifest.step);
+}
+
 int64_t files_elsewhere(const Manifest& manifest, const fs::path& dir) {
   std::error_code error;
   const fs::path full = fs::absolute(dir, error).lexically_normal();
@@ -78,6 +86,7 @@ VerifiedCheckpoint verify_checkpoint(const fs::path& dir, const VerifyWatch& wat
   try {
     const Manifest manifest = read_manifest(dir);
     report.step = manifest.step;
+    check_name(manifest, dir);
     report.n_files_elsewhere = files_elsewhere(manifest, dir);
     for (const TensorRecord& t : manifest.tensors)
       report.tensor_bytes += n_elements(t.info.shape) * dtype_bytes(t.info.dtype);
@@ -98,10 +107,6 @@ std::vector<VerifiedCheckpoint> verify_checkpoints(const fs::path& checkpoints_d
   for (const auto& [step, dir] : step_directories(checkpoints_dir, unfinished)) {
     VerifiedCheckpoint report = verify_checkpoint(dir, watch);
     if (!report.faults.empty() && !fs::exists(dir)) continue;  // pruned meanwhile
-    if (report.step >= 0 && report.step != step) {
-      report.faults.push_back(
-          fmt::format("{}: expected a manifest of step {}, found step {}", dir.string(), step, report.step));
-    }
     reports.push_back(std::move(report));
   }
   return reports;

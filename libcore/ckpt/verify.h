@@ -15,6 +15,8 @@ namespace rw {
 Manifest read_manifest(const std::filesystem::path& dir);
 // Every file of the manifest is in `dir` with its size, or Error{input} says which is not. Nothing is read.
 void check_files(const Manifest& manifest, const std::filesystem::path& dir);
+// A directory with the name of a step (step-N, step-N.damaged) holds that step, or Error{input}.
+void check_name(const Manifest& manifest, const std::filesystem::path& dir);
 // A step in a node's own directory (it bears the run's id), where the files of other nodes' ranks are not expected.
 // Returns the number of files that are not here; 0 anywhere else.
 int64_t files_elsewhere(const Manifest& manifest, const std::filesystem::path& dir);

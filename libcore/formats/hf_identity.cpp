@@ -8,6 +8,7 @@
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
+#include "libcore/base/files.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/version.h"
 #include "libcore/ckpt/run_listing.h"
@@ -89,7 +90,7 @@ bool check_artifact(const fs::path& dir, ArtifactPart part) {
   const std::string where = file.string();
   Json artifact;
   try {
-    artifact = read_json(file);
+    artifact = parse_json(read_regular_file(file), where);
   } catch (const Error& e) {
     fail(ErrorKind::verdict, "damaged: {}", e.what());
   }
@@ -102,8 +103,8 @@ bool check_artifact(const fs::path& dir, ArtifactPart part) {
       fail(ErrorKind::input, "{}: files: expected a plain file name, found '{}'", where, name);
     if (!name.ends_with(".safetensors")) continue;
     if (name.starts_with(kOptimizerStem) != (part == ArtifactPart::optimizer)) continue;
-    if (std::error_code error; !fs::exists(dir / name, error))
-      fail(ErrorKind::verdict, "{}: expected digest {} ({}), found no such file", (dir / name).string(), expected,
+    if (std::error_code error; !fs::is_regular_file(dir / name, error))
+      fail(ErrorKind::verdict, "{}: expected a file of digest {} ({}), found none", (dir / name).string(), expected,
            kArtifactName);
     const std::string found = hex64(digest_of(dir / name));
     if (found != expected)

@@ -22,8 +22,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A directory that is meant as a checkpoint and cannot be opened as one is damaged.
+std::unique_ptr<Checkpoint> checkpoint_at_door(const fs::path& dir) {
+  try {
+    return intact_checkpoint(dir);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    if (const ListedStep listed = list_step(dir); listed.state == StepState::part)
+      fail(ErrorKind::input, "{}; expected all of them: the others are on other nodes", listed.reason);
+    fail(ErrorKind::verdict, "damaged: {}", e.what());
+  }
+}
+
 ModelSource open_checkpoint(const fs::path& dir) {
-  std::unique_ptr<Checkpoint> checkpoint = intact_checkpoint(dir);
+  std::unique_ptr<Checkpoint> checkpoint = checkpoint_at_door(dir);
   const std::string where = (dir / kManifestName).string() + ": identity";
   const Json& identity = checkpoint->identity();
   const auto config = identity.find("model_config");

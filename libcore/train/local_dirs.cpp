@@ -1,7 +1,6 @@
 #include "libcore/train/local_dirs.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -9,54 +8,19 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/json.h"
+#include "libcore/ckpt/node_folders.h"
 #include "libcore/comm/agree.h"
 
 namespace rw {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-constexpr std::string_view kNode = "{node}";
-
-// The numbers for which the pattern's folder of this run exists here. {node} is part of one name of the path.
-std::set<int> numbers_here(const std::string& pattern, const std::string& run_id) {
-  std::set<int> numbers;
-  const size_t at = pattern.find(kNode);
-  const size_t begin = pattern.rfind('/', at) == std::string::npos ? 0 : pattern.rfind('/', at) + 1;
-  const size_t end = std::min(pattern.find('/', at), pattern.size());
-  const std::string before = pattern.substr(begin, at - begin),
-                    after = pattern.substr(at + kNode.size(), end - at - kNode.size());
-  std::error_code error;
-  const fs::path parent = begin == 0 ? fs::path(".") : fs::path(pattern.substr(0, begin));
-  for (fs::directory_iterator it(parent, error), last; !error && it != last; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) continue;
-    const std::string middle = name.substr(before.size(), name.size() - before.size() - after.size());
-    int n = -1;
-    const auto [rest, fault] = std::from_chars(middle.data(), middle.data() + middle.size(), n);
-    if (fault != std::errc() || rest != middle.data() + middle.size() || n < 0) continue;
-    std::error_code ignored;
-    if (fs::is_directory(local_dir(pattern, run_id, n), ignored)) numbers.insert(n);
-  }
-  return numbers;
-}
-
-}  // namespace
-
-fs::path local_dir(const std::string& pattern, const std::string& run_id, int node) {
-  if (pattern.empty()) return {};
-  std::string dir = pattern;
-  for (size_t at; (at = dir.find(kNode)) != std::string::npos;) dir.replace(at, kNode.size(), std::to_string(node));
-  return fs::path(dir) / run_id;
-}
-
 fs::path local_dir_to_read(const std::string& pattern, const std::string& run_id, Comm& comm) {
   const std::vector<int> nodes = comm.nodes();
   const std::vector<std::string> hosts = comm.hosts();
   const int mine = nodes[static_cast<size_t>(comm.rank())];
-  if (pattern.find(kNode) == std::string::npos) return local_dir(pattern, run_id, mine);
-  const std::vector<std::string> lists = comm.gather_text(Json(numbers_here(pattern, run_id)).dump());
+  if (pattern.find(kNodePlace) == std::string::npos) return node_folder(pattern, run_id, mine);
+  const std::vector<std::string> lists = comm.gather_text(Json(node_folders_here(pattern, run_id)).dump());
   const int n_nodes = 1 + *std::max_element(nodes.begin(), nodes.end());
   std::set<std::pair<std::string, int>> taken;
   int chosen = mine;
@@ -71,7 +35,7 @@ fs::path local_dir_to_read(const std::string& pattern, const std::string& run_id
         break;
       }
   }
-  return local_dir(pattern, run_id, chosen);
+  return node_folder(pattern, run_id, chosen);
 }
 
 void claim_local_dir(const fs::path& dir, Comm& comm) {

@@ -7,9 +7,6 @@
 
 namespace rw {
 
-// --local-checkpoint-dir of a node, a folder a run; {node} becomes the node's number. Empty when `pattern` is.
-std::filesystem::path local_dir(const std::string& pattern, const std::string& run_id, int node);
-
 // Collective. The folder in which this node looks for what an earlier start left: its own, or, when nodes were numbered
 // otherwise then (one is gone), one that fits the pattern, lies here and is no present node's.
 std::filesystem::path local_dir_to_read(const std::string& pattern, const std::string& run_id, Comm& comm);

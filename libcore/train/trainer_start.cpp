@@ -7,6 +7,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
+#include "libcore/ckpt/node_folders.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
 #include "libcore/data/duplicates.h"
@@ -92,7 +93,7 @@ void Trainer::plan_start() {
                     "without the flag no new ones are saved",
                     told));
   }
-  local_ = local_dir(spec_.local_checkpoint_dir, run_id_, world_.nodes()[static_cast<size_t>(world_.rank())]);
+  local_ = node_folder(spec_.local_checkpoint_dir, run_id_, world_.nodes()[static_cast<size_t>(world_.rank())]);
   resume_ = plan_resume(spec_, local_dir_to_read(pattern, run_id_, world_), world_);
   resume_notes_ = resume_.notes;
   if (resume_.checkpoint != nullptr) {

@@ -74,8 +74,14 @@ TEST_CASE("what was set aside as damaged is listed, and never counted, loaded, j
   CHECK(pruned["damaged"][0]["step"] == 11);
   remove_leftovers(steps);
   CHECK(saves::tree(aside) == evidence);
+  // A manifest of another step.
+  fs::rename(steps / "step-00000008", steps / "step-00000009");
+  for (const std::string& path : {run, (steps / "step-00000009").string() + "/"}) {
+    CHECK(has(dckpt("verify " + path).out, "expected a manifest of step 9, found step 8"));
+    CHECK(dckpt("ls --json " + path).json()["steps"][0]["state"] == "damaged");
+  }
   // Nothing else is left to verify.
-  fs::remove_all(steps / "step-00000008");
+  fs::remove_all(steps / "step-00000009");
   CHECK(dckpt("verify " + run).code == 2);
 }
 

@@ -2,9 +2,9 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
+#include "libcore/ckpt/node_folders.h"
 #include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/comm.h"
-#include "libcore/train/local_dirs.h"
 #include "libcore/train/run_dir.h"
 
 namespace faults {
@@ -18,8 +18,8 @@ std::vector<fs::path> files_of(const rw::ResumePlan& plan, const rw::TrainSpec& 
   std::vector<fs::path> files;
   const rw::Manifest& manifest = plan.checkpoint->manifest();
   for (size_t f = 0; f < manifest.files.size(); ++f)
-    files.push_back(rw::local_dir(spec.local_checkpoint_dir, run_id, plan.local.holders[f].front()) / rw::step_name(plan.local.step) /
-                    manifest.files[f].name);
+    files.push_back(rw::node_folder(spec.local_checkpoint_dir, run_id, plan.local.holders[f].front()) /
+                    rw::step_name(plan.local.step) / manifest.files[f].name);
   return files;
 }
 
@@ -37,7 +37,8 @@ Recovery recover(const fs::path& root, const RunPlace& place) {
         place.ranks,
         [&](rw::Comm& comm) {
           const int node = comm.nodes()[static_cast<size_t>(comm.rank())];
-          const rw::ResumePlan plan = rw::plan_resume(spec, rw::local_dir(spec.local_checkpoint_dir, run_id, node), comm);
+          const rw::ResumePlan plan =
+              rw::plan_resume(spec, rw::node_folder(spec.local_checkpoint_dir, run_id, node), comm);
           if (comm.rank() != 0) return;
           for (const std::string& note : plan.notes) found.notes += "; " + note;
           if (plan.checkpoint == nullptr) return;

@@ -61,9 +61,36 @@ TEST_CASE("a damaged export is refused by whoever opens it") {
   fs::resize_file(weights, fs::file_size(weights) - 1);
   CHECK(has(refusal(hf), "is not what was exported"));
   fs::remove(weights);
-  CHECK(has(refusal(hf), "found no such file"));
+  CHECK(has(refusal(hf), "model.safetensors: expected a file of digest "));
   std::ofstream(hf / kArtifactName) << "{";
   CHECK(has(refusal(hf), "damaged"));
+}
+
+TEST_CASE("a checkpoint is damage by its door whatever is wrong with it; a node's part is not") {
+  const ScratchDir dir;
+  make_run(dir / "run", {8});
+  const fs::path step = dir / "run/checkpoints/step-00000008", local = dir / "node/t-1/step-00000008";
+  fs::create_directories(local.parent_path());
+  fs::copy(step, local);
+  CHECK(refusal(local) == "");
+  fs::remove(local / "rank-00001.h5");
+  const Result part = dckpt("convert " + (dir / "node").string() + " -o " + (dir / "x").string());
+  CHECK(part.code == 2);
+
+  const fs::path file = step / "rank-00001.h5";
+  saves::flip(file, last_byte(file));
+  CHECK(has(refusal(step), "rank-00001.h5"));
+  fs::resize_file(file, fs::file_size(file) - 1);
+  CHECK(has(refusal(step), "it was cut"));
+  fs::remove(file);
+  CHECK(has(refusal(step), "rank-00001.h5"));
+  saves::flip(step / "manifest.json", 100);
+  CHECK(refusal(step) != "");
+  fs::remove(step / "manifest.json");
+  CHECK(has(refusal(step), "expected manifest.json, found none"));
+  CHECK(dckpt("convert " + step.string() + " -o " + (dir / "x").string()).code == 3);
+  CHECK(dckpt("reshard " + step.string() + " -o " + (dir / "x").string()).code == 3);
+  CHECK(dckpt("cp " + step.string() + " " + (dir / "x").string()).code == 3);
 }
 
 TEST_CASE("the optimizer's state is taken from an export only when it is asked for") {
