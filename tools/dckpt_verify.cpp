@@ -11,6 +11,7 @@
 #include "libcore/formats/hf_identity.h"
 #include "libcore/formats/hf_optimizer.h"
 #include "libcore/formats/model_source.h"
+#include "libcore/tensor/read_check.h"
 #include "tools/byte_progress.h"
 #include "tools/cli.h"
 #include "tools/dckpt.h"
@@ -45,7 +46,10 @@ VerifiedCheckpoint verify_huggingface(const fs::path& dir) {
   report.dir = dir;
   report.bytes = safetensors_bytes(dir);
   const auto count = [&](const TensorSource& source) {
-    for (const TensorInfo& t : source.tensors()) report.tensor_bytes += n_elements(t.shape) * dtype_bytes(t.dtype);
+    for (const TensorInfo& t : source.tensors()) {
+      check_read(source, t.name, whole(t.shape), DType::f32);
+      report.tensor_bytes += n_elements(t.shape) * dtype_bytes(t.dtype);
+    }
   };
   try {
     count(*open_model_source(dir).weights);

@@ -68,7 +68,8 @@ Json new_identity(const ModelSource& model, const fs::path& dir) {
   const fs::path file = dir / kArtifactName;
   const Json artifact = fs::exists(file) ? read_json(file) : Json::object();
   const std::string path = fs::absolute(dir).lexically_normal().string();
-  const std::string created = utc_timestamp(), id = hex64(hash64(fmt::format("{} {} {}", path, created, now_s())));
+  // The same directory gives the same run, so that converting it again may replace what it gave.
+  const std::string created = utc_timestamp(), id = hex64(hash64(path + "\n" + model.config_json));
   Json origin = {{"path", path}, {"tool_version", version()}, {"created", created}};
   for (const char* key : {"run_id", "step", "loss", "dataset_fingerprint", "hyper_parameter_hash"})
     if (artifact.is_object() && artifact.contains(key)) origin[key] = artifact[key];

@@ -16,6 +16,10 @@ namespace {
 // --checkpoint-every auto saves first after so many steps, to learn what a save costs.
 constexpr int64_t kProbeSteps = 10;
 
+std::string short_time(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : format_seconds(seconds);
+}
+
 }  // namespace
 
 void Trainer::start_saver() {
@@ -126,11 +130,11 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
           details.erase("step");
           saves_.push_back(details);
         }
-        note(fmt::format(
-            "step {}: {}checkpoint saved, {} in {} ({}/s), {} of it in the way of training ({:.2f} % of "
-            "the time since the start)",
-            n.step, n.tier == "local" ? "local " : "", format_bytes(static_cast<double>(n.bytes)),
-            format_seconds(n.background_s), format_bytes(rate), format_seconds(n.blocking_s), 100 * stall_share()));
+        note(
+            fmt::format("step {}: {}checkpoint saved, {} in {} ({}/s), {} of it in the way of training ({:.2f} % of "
+                        "the time since the start)",
+                        n.step, n.tier == "local" ? "local " : "", format_bytes(static_cast<double>(n.bytes)),
+                        short_time(n.background_s), format_bytes(rate), short_time(n.blocking_s), 100 * stall_share()));
         if (!n.unchanged.empty()) warn_unchanged(n);
         if (n.tier == "durable" && first_rank()) prune();
         choose_interval(n);
@@ -193,8 +197,8 @@ void Trainer::choose_interval(const SaveNews& n) {
                                 {"step_s", inputs.step_s}});
   if (every_ != said_interval_)
     note(fmt::format("step {}: a checkpoint every {} steps ({}): a save costs {}, a step takes {}, --mtbf {} h",
-                     state_.step, every_, format_seconds(static_cast<double>(every_) * inputs.step_s),
-                     format_seconds(inputs.cost_s), format_seconds(inputs.step_s), spec_.mtbf));
+                     state_.step, every_, short_time(static_cast<double>(every_) * inputs.step_s),
+                     short_time(inputs.cost_s), short_time(inputs.step_s), spec_.mtbf));
   said_interval_ = every_;
 }
 

@@ -60,7 +60,9 @@ Json Trainer::metrics_line(const StepResult& result) const {
   for (const auto* comm : {&m.world, &m.tp, &m.dp, &m.pp_forward, &m.pp_backward, &m.shard, &m.replica, &m.kv, &m.ends})
     mapped += (*comm)->mapped_bytes();
   memory["mapped"] = mapped;
-  memory["outside_arena"] = peak_resident_bytes() - start_rss_ - arena_.total_bytes();
+  const int64_t staging = saver_->pool_bytes();
+  if (staging > 0) memory["checkpoint_staging"] = staging;
+  memory["outside_arena"] = peak_resident_bytes() - start_rss_ - arena_.total_bytes() - staging;
   for (const auto& [key, count] : comm_record_->counts) {
     const auto before = counted_.find(key);
     const CommCount then = before == counted_.end() ? CommCount{} : before->second;
@@ -90,7 +92,6 @@ Json Trainer::metrics_line(const StepResult& result) const {
                {"skipped_total", state_.skipped}};
   if (loss_scale_) line["loss_scale"] = scale_used_;
   if (!saves_.empty()) line["checkpoints"] = saves_;
-  if (const int64_t pool = saver_->pool_bytes(); pool > 0) line["memory_bytes"]["checkpoint_staging"] = pool;
   return line;
 }
 

@@ -200,6 +200,11 @@ TEST_CASE("nothing is overwritten, nothing of others is lost, nothing half is le
   again = dckpt("convert " + in(dir, "hf") + " --force -o " + in(dir, "run"));
   CHECK(again.code == 2);
   CHECK(has(again.err, "holds run t-1"));
+  // The same directory converted once more takes the place of its first conversion.
+  REQUIRE(dckpt("convert " + in(dir, "hf") + " -o " + in(dir, "back")).code == 0);
+  CHECK(dckpt("convert " + in(dir, "hf") + " -o " + in(dir, "back")).code == 2);
+  CHECK(dckpt("convert " + in(dir, "hf") + " --force -o " + in(dir, "back")).code == 0);
+  CHECK(dckpt("verify " + in(dir, "back")).code == 0);
   again = dckpt("convert " + in(dir, "run") + " --to rankwright -o " + in(dir, "x"));
   CHECK(again.code == 2);
   CHECK(has(again.err, "`dckpt reshard`"));
