@@ -97,7 +97,8 @@ void set_from_toml(const Field& f, const toml::node& node, const std::string& wh
   }
   if (!node.is_value()) refuse(f, where, "a single value", node.is_table() ? "a table" : "an array");
   const bool is_string = std::holds_alternative<std::string*>(f.value);
-  if (is_string && !node.is_string()) refuse(f, where, "a string in quotes", toml_scalar(node));
+  if (is_string && !node.is_string() && !(f.or_number && node.is_integer()))
+    refuse(f, where, "a string in quotes", toml_scalar(node));
   if (std::holds_alternative<bool*>(f.value) && !node.is_boolean())
     refuse(f, where, "true or false", toml_scalar(node));
   if (std::holds_alternative<double*>(f.value) && !node.is_number()) refuse(f, where, "a number", toml_scalar(node));

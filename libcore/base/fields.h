@@ -20,6 +20,7 @@ struct Field {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool is_size = false;    // an integer that takes K, M, Ki, ...
+  bool or_number = false;  // a string that may be a whole number ("auto" or 4): TOML needs no quotes for that
   std::string group = {};  // heading in --help and in the README's table
 };
 using FieldList = std::vector<Field>;

@@ -147,6 +147,7 @@ FieldList fields(TrainSpec& s) {
       {.name = "dp",
        .value = &s.dp,
        .help = "data parallel: replicas, each with its part of the global batch; auto: ranks / (tp x pp)",
+       .or_number = true,
        .group = "Layout"},
       {.name = "sp",
        .value = &s.sp,
@@ -244,6 +245,7 @@ FieldList fields(TrainSpec& s) {
        .value = &s.checkpoint_every,
        .help =
            "steps between checkpoints; 0: only at the end; auto: what --mtbf and the measured cost of a save ask for",
+       .or_number = true,
        .group = "Checkpoints"},
       {.name = "checkpoint-mode",
        .value = &s.checkpoint_mode,
