@@ -105,6 +105,14 @@ TEST_CASE("fields are set from text and from TOML, and unknown keys name the nea
   CHECK(error_of([&] { read_toml(list, "count = \n", "run.toml", {}); }).find("run.toml:1") == 0);
   CHECK(error_of([&] { read_toml(list, "kind = 3", "run.toml", {}); }) ==
         "run.toml:1: kind: expected a string in quotes, found \"3\"");
+  std::string every;  // "auto" or a number
+  const FieldList either = {{.name = "every", .value = &every, .help = "", .or_number = true}};
+  read_toml(either, "every = 200", "run.toml", {});
+  CHECK(every == "200");
+  read_toml(either, "every = \"auto\"", "run.toml", {});
+  CHECK(every == "auto");
+  CHECK(error_of([&] { read_toml(either, "every = 1.5", "run.toml", {}); }).find("a string in quotes") !=
+        std::string::npos);
   CHECK(error_of([&] { read_toml(list, "[plan]\nx = 1", "run.toml", {}); }).find("unknown key \"plan\"") !=
         std::string::npos);
 
