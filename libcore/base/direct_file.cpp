@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "libcore/base/error.h"
+#include "libcore/base/os_error.h"
 
 namespace rw {
 
@@ -37,10 +38,7 @@ DirectFile::~DirectFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void DirectFile::failed(const std::string& action, int error) const {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", file_.string(), action,
-       std::error_code(error, std::generic_category()).message());
-}
+void DirectFile::failed(const std::string& action, int error) const { os_failed(file_, action, error); }
 
 void DirectFile::reserve(int64_t bytes) {
   if (::ftruncate(fd_, bytes) != 0) failed(fmt::format("giving it its {} bytes", bytes), errno);

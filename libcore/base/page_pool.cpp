@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libcore/base/error.h"
+#include "libcore/base/os_error.h"
 
 namespace rw {
 
@@ -22,7 +23,7 @@ void PagePool::need(int64_t bytes) {
   if (memory == MAP_FAILED) {
     fail(ErrorKind::runtime,
          "{} bytes of memory for staging a checkpoint: {}; with less memory allowed it passes in waves", bytes,
-         std::error_code(errno, std::generic_category()).message());
+         os_error_text(errno));
   }
   ::madvise(memory, static_cast<size_t>(bytes),
             MADV_HUGEPAGE);  // fewer faults and TLB misses, where the system has them

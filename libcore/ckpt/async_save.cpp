@@ -99,6 +99,14 @@ struct AsyncSaver::Impl {
     blocking_s += now_s() - since_s;
     unclaimed_blocking_s += now_s() - since_s;
   }
+  // Until this rank's part of what is under way is over, but not long: the others wait for its votes.
+  void wait_for_own_part() {
+    constexpr double kMostS = 0.05, kMessagesS = 0.0005;
+    if (phase == Phase::write && refused.empty()) saver.wait(kMostS);
+    else if (phase == Phase::exchange && !exchanged)  // messages move when votes() pushes them
+      std::this_thread::sleep_for(std::chrono::duration<double>(kMessagesS));
+    else if (phase == Phase::none && uploading) uploader->wait(kMostS);
+  }
   SaveNews give_up(const std::string& problem) {
     if (prepares()) abandon_step(tier_dir(), request.step);
     phase = Phase::none;
@@ -305,20 +313,20 @@ AsyncSaver::~AsyncSaver() = default;
 
 void AsyncSaver::prepare(const std::vector<TensorPiece>& pieces) { impl_->saver.prepare(pieces); }
 
-bool AsyncSaver::request(const SaveRequest& request) {
+bool AsyncSaver::request(SaveRequest request) {
   Impl& m = *impl_;
-  if (m.phase != Impl::Phase::none) return false;
+  if (saving()) return false;
   const double start = now_s();
-  m.request = request;
+  m.request = std::move(request);
   m.requested_s = start;
   m.blocking_s = 0;
   const std::string problem = attempt([&] {
-    if (m.prepares()) prepare_step(m.tier_dir(), request.step);
+    if (m.prepares()) prepare_step(m.tier_dir(), m.request.step);
   });
   m.refused = first_problem(m.comm, problem);
   if (m.refused.empty())
-    m.saver.begin(request.pieces, unfinished_path(m.tier_dir(), request.step) / m.file_name(),
-                  request.local ? ShardSaver::Cache::keep : ShardSaver::Cache::bypass);
+    m.saver.begin(m.request.pieces, unfinished_path(m.tier_dir(), m.request.step) / m.file_name(),
+                  m.request.local ? ShardSaver::Cache::keep : ShardSaver::Cache::bypass);
   m.phase = Impl::Phase::write;
   m.charge(start);
   return true;
@@ -376,7 +384,7 @@ std::vector<SaveNews> AsyncSaver::settle(const std::function<void(double)>& wait
     if (!some.empty() || idle()) continue;
     // Short sleeps at first: what is under way may be small.
     const double now = now_s();
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp((now - start) / 10, 0.0005, 0.05)));
+    impl_->wait_for_own_part();
     impl_->charge(now);
     if (waiting && now_s() - said >= 1) {
       said = now_s();
@@ -386,7 +394,8 @@ std::vector<SaveNews> AsyncSaver::settle(const std::function<void(double)>& wait
   return all;
 }
 
-bool AsyncSaver::idle() const { return impl_->phase == Impl::Phase::none && !impl_->uploading; }
+bool AsyncSaver::saving() const { return impl_->phase != Impl::Phase::none; }
+bool AsyncSaver::idle() const { return !saving() && !impl_->uploading; }
 double AsyncSaver::take_blocking_s() { return std::exchange(impl_->unclaimed_blocking_s, 0.0); }
 int64_t AsyncSaver::pool_bytes() const {
   return impl_->saver.pool_bytes() + (impl_->uploader ? impl_->uploader->pool_bytes() : 0);

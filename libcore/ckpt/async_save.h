@@ -62,7 +62,7 @@ class AsyncSaver {
   // Takes the memory that saves of these pieces need, and touches it in the background.
   void prepare(const std::vector<TensorPiece>& pieces);
   // Collective. False, and nothing is done, when a save is under way (an upload of an earlier one is no obstacle).
-  bool request(const SaveRequest& request);
+  bool request(SaveRequest request);
   // To be called on each rank before the pieces' memory changes.
   void finish_staging();
   // This rank's votes; `sums` over all ranks of the votes of one and the same call go to advance(), collective.
@@ -71,7 +71,8 @@ class AsyncSaver {
   // Collective. Waits for all that is under way, an upload included, however slow the disk. `waiting` (may be null) is
   // called about once a second meanwhile.
   std::vector<SaveNews> settle(const std::function<void(double seconds)>& waiting = nullptr);
-  bool idle() const;  // the same on all ranks
+  bool saving() const;  // request() would be refused; the same on all ranks
+  bool idle() const;    // nothing is under way, no upload either; the same on all ranks
   // Main thread's seconds since the last call.
   double take_blocking_s();
   int64_t pool_bytes() const;

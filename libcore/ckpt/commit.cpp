@@ -6,6 +6,7 @@
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/os_error.h"
 #include "libcore/ckpt/step_dirs.h"
 
 namespace rw {
@@ -13,11 +14,6 @@ namespace rw {
 namespace fs = std::filesystem;
 
 namespace {
-
-[[noreturn]] void os_failed(const fs::path& path, const std::string& action, int error) {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", path.string(), action,
-       std::error_code(error, std::generic_category()).message());
-}
 
 void make_directory(const fs::path& dir) {
   std::error_code error;

@@ -14,6 +14,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/os_error.h"
 #include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/shard_digests.h"
 #include "libcore/ckpt/step_dirs.h"
@@ -26,11 +27,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kPartBytes = int64_t{4} << 20, kAheadBytes = 2 * kPartBytes;
-
-[[noreturn]] void os_failed(const fs::path& path, const std::string& action, int error) {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", path.string(), action,
-       std::error_code(error, std::generic_category()).message());
-}
 
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 

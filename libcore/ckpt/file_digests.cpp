@@ -11,6 +11,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/os_error.h"
 #include "libcore/base/workers.h"
 #include "libcore/ckpt/shard_digests.h"
 #include "libcore/ckpt/step_dirs.h"
@@ -58,7 +59,7 @@ class InputFile {
   int fd_;
 };
 
-std::string cause() { return std::error_code(errno, std::generic_category()).message(); }
+std::string cause() { return os_error_text(errno); }
 
 ByteRange range_of(const ExpectedPiece& p) {
   return {p.piece->at, p.piece->at + p.piece->box.size() * dtype_bytes(p.tensor->info.dtype)};

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "libcore/base/error.h"
+#include "libcore/base/os_error.h"
 
 namespace rw {
 namespace {
@@ -33,11 +34,6 @@ bool all_done(Comm& comm, std::vector<Request>& requests) {
 void wait_for_all(Comm& comm, std::vector<Request>& requests) {
   for (const Request& r : requests) comm.wait(r);
   requests.clear();
-}
-
-[[noreturn]] void os_failed(const std::filesystem::path& file, const std::string& action, int error) {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", file.string(), action,
-       std::error_code(error, std::generic_category()).message());
 }
 
 }  // namespace

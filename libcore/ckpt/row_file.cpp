@@ -9,22 +9,16 @@
 #include <utility>
 
 #include "libcore/base/error.h"
+#include "libcore/base/os_error.h"
 
 namespace rw {
 
-namespace {
-
-[[noreturn]] void failed(const std::filesystem::path& file, const std::string& action, int error) {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", file.string(), action,
-       std::error_code(error, std::generic_category()).message());
-}
-
-}  // namespace
+namespace {}  // namespace
 
 RowFile::RowFile(const std::filesystem::path& file, For what) : path_(file) {
   const int mode = (what == For::reading ? O_RDONLY : O_WRONLY) | O_CLOEXEC;
   fd_ = ::open(file.c_str(), mode);
-  if (fd_ < 0) failed(path_, what == For::reading ? "opening it" : "opening it for writing", errno);
+  if (fd_ < 0) os_failed(path_, what == For::reading ? "opening it" : "opening it for writing", errno);
   direct_fd_ = ::open(file.c_str(), mode | O_DIRECT);
 }
 RowFile::~RowFile() {
@@ -45,7 +39,7 @@ const char* RowFile::read(int64_t at, int64_t bytes, char* buffer) const {
       fd = fd_;
       continue;
     }
-    if (n < 0) failed(path_, fmt::format("reading {} bytes at {}", bytes, at), errno);
+    if (n < 0) os_failed(path_, fmt::format("reading {} bytes at {}", bytes, at), errno);
     if (n == 0)
       fail(ErrorKind::verdict, "{}: damaged: expected {} bytes at {}, found its end", path_.string(), bytes, at);
     done += n;
@@ -66,13 +60,13 @@ void RowFile::write(const char* data, int64_t bytes, int64_t at) {
       fd = fd_;
       continue;
     }
-    if (n <= 0) failed(path_, fmt::format("writing {} bytes at {}", part, at + done), errno);
+    if (n <= 0) os_failed(path_, fmt::format("writing {} bytes at {}", part, at + done), errno);
     done += n;
   }
 }
 
 void RowFile::sync() {
-  if (::fsync(fd_) != 0) failed(path_, "syncing it to disk", errno);
+  if (::fsync(fd_) != 0) os_failed(path_, "syncing it to disk", errno);
 }
 
 // Network file systems report a full disk here.
@@ -81,9 +75,9 @@ void RowFile::close() {
   if (direct >= 0 && ::close(direct) != 0) {
     const int error = errno;
     ::close(plain);
-    failed(path_, "closing it", error);
+    os_failed(path_, "closing it", error);
   }
-  if (::close(plain) != 0) failed(path_, "closing it", errno);
+  if (::close(plain) != 0) os_failed(path_, "closing it", errno);
 }
 
 std::shared_ptr<RowFile> RowFiles::open(size_t i) {

@@ -11,6 +11,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/os_error.h"
 #include "libcore/ckpt/checkpoint.h"
 
 namespace rw {
@@ -53,8 +54,7 @@ void remove_directory(const fs::path& dir) {
 }
 
 [[noreturn]] void rename_failed(const fs::path& from, const fs::path& to, int error) {
-  fail(ErrorKind::runtime, "{}: renaming it to {} failed: {}", from.string(), to.filename().string(),
-       std::error_code(error, std::generic_category()).message());
+  os_failed(from, "renaming it to " + to.filename().string(), error);
 }
 
 void rename_or_fail(const fs::path& from, const fs::path& to) {

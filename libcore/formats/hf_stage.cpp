@@ -8,17 +8,13 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/os_error.h"
 
 namespace rw {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-[[noreturn]] void failed(const fs::path& path, const std::string& action, int error) {
-  fail(ErrorKind::runtime, "{}: {} failed: {}", path.string(), action,
-       std::error_code(error, std::generic_category()).message());
-}
 
 // "out/" and "." name a directory as well, but no name that something can be put beside.
 fs::path plain(const fs::path& path) {
@@ -49,7 +45,7 @@ StagedDirectory::StagedDirectory(const fs::path& target, bool replace,
   }
   fs::remove_all(staged_, error);  // of an export that was interrupted
   if (!error) fs::create_directories(staged_, error);
-  if (error) failed(staged_, "creating the directory", error.value());
+  if (error) os_failed(staged_, "creating the directory", error.value());
 }
 
 StagedDirectory::~StagedDirectory() {
@@ -61,17 +57,17 @@ void StagedDirectory::publish() {
   fsync_path(staged_);
   std::error_code ignored;
   if (!fs::exists(target_, ignored)) {
-    if (::rename(staged_.c_str(), target_.c_str()) != 0) failed(staged_, "giving it its name", errno);
+    if (::rename(staged_.c_str(), target_.c_str()) != 0) os_failed(staged_, "giving it its name", errno);
     staged_.clear();
   } else if (::renameat2(AT_FDCWD, staged_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     // File systems without exchange: the old one steps aside for a moment, under a name that says what it is.
-    if (errno != EINVAL && errno != ENOSYS) failed(staged_, "exchanging it with the old one", errno);
+    if (errno != EINVAL && errno != ENOSYS) os_failed(staged_, "exchanging it with the old one", errno);
     const fs::path aside = target_.string() + ".replaced";
-    if (::rename(target_.c_str(), aside.c_str()) != 0) failed(target_, "moving it aside", errno);
+    if (::rename(target_.c_str(), aside.c_str()) != 0) os_failed(target_, "moving it aside", errno);
     if (::rename(staged_.c_str(), target_.c_str()) != 0) {
       const int error = errno;
       ::rename(aside.c_str(), target_.c_str());
-      failed(staged_, "giving it its name", error);
+      os_failed(staged_, "giving it its name", error);
     }
     staged_ = aside;
   }

@@ -12,6 +12,7 @@
 #include "libcore/base/files.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/json.h"
+#include "libcore/base/os_error.h"
 #include "libcore/formats/safetensors.h"
 
 namespace rw {
@@ -78,10 +79,7 @@ class TemporaryFile {
   }
 
  private:
-  [[noreturn]] void failed(const std::string& action, int error) const {
-    fail(ErrorKind::runtime, "{}: {} failed: {}", path_.string(), action,
-         std::error_code(error, std::generic_category()).message());
-  }
+  [[noreturn]] void failed(const std::string& action, int error) const { os_failed(path_, action, error); }
   fs::path target_, path_;
   int fd_;
   int64_t bytes_ = 0;

@@ -88,10 +88,6 @@ bool holds_committed(const fs::path& dir) {
   return false;
 }
 
-}  // namespace
-
-namespace {
-
 // A checkpoint that --resume names.
 void plan_named(ResumePlan& plan, const TrainSpec& spec, bool used, const fs::path& local, Comm& comm) {
   std::string chosen;  // by one rank: a mount that fails another must not make it choose an older one
@@ -176,8 +172,7 @@ void miss_committed(ResumePlan& plan, const TrainSpec& spec, Comm& comm) {
     if (plan.checkpoint == nullptr && last.step >= 0)
       fail(ErrorKind::input,
            "--resume auto: the run in {} committed a {} checkpoint of step {}, and none is found; {}start a new --out "
-           "to "
-           "begin anew",
+           "to begin anew",
            spec.out, last.tier, last.step,
            last.tier == "local" ? "give --local-checkpoint-dir and ranks on the nodes that hold it, or " : "");
     if (plan.checkpoint != nullptr && plan.checkpoint->step() < last.step)
@@ -220,9 +215,15 @@ ResumePlan plan_resume(const TrainSpec& spec, const fs::path& local, Comm& comm)
   if (spec.resume == "auto") {
     plan_newest(plan, spec, local, comm);
     miss_committed(plan, spec, comm);
+  } else {
+    plan_named(plan, spec, used, local, comm);
   }
-  if (spec.resume != "auto") plan_named(plan, spec, used, local, comm);
   return plan;
+}
+
+void set_aside(const ResumePlan& plan) {
+  if (plan.checkpoint == nullptr) return;
+  for (const fs::path& dir : plan.damaged) set_aside_damaged(dir);
 }
 
 std::string run_id_of(const fs::path& out) {

@@ -34,6 +34,10 @@ EarlierStarts earlier_starts(const std::filesystem::path& out);
 // none, or when --resume names nothing that can be read.
 ResumePlan plan_resume(const TrainSpec& spec, const std::filesystem::path& local, Comm& comm);
 
+// By one rank. What the plan found damaged, where it has an older one to go on from: kept as evidence, and never
+// counted as a checkpoint again.
+void set_aside(const ResumePlan& plan);
+
 // --checkpoint-dir, or checkpoints in --out.
 std::filesystem::path checkpoints_dir(const TrainSpec& spec);
 // The run id of an existing run.json, or a new one.

@@ -5,7 +5,6 @@
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/interval.h"
-#include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
 #include "libcore/train/trainer_run.h"
 
@@ -72,24 +71,24 @@ bool Trainer::request_save(bool durable, bool local) {
     warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
     return false;
   }
-  comm_record_->phase = "checkpoint";
-  state_.guard = guard_->state().dump();
-  if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
-  const bool begun = saver_->request({.step = state_.step,
-                                      .pieces = checkpoint_pieces(*step_),
-                                      .identity = first_rank() ? saved_identity() : "",
-                                      .state = first_rank() ? state_json(state_).dump() : "",
-                                      .durable = durable,
-                                      .local = local,
-                                      .must_differ = must_differ_});
-  comm_record_->phase = "";
-  if (!begun) {
+  if (saver_->saving()) {
     ++skipped_saves_;
     event("checkpoint_skipped", {{"tier", tier}, {"reason", "the save before it is still under way"}});
     note(fmt::format("step {}: no checkpoint is begun, the one of step {} is still being written ({} so far)",
                      state_.step, requested_step_, skipped_saves_));
     return false;
   }
+  comm_record_->phase = "checkpoint";
+  state_.guard = guard_->state().dump();
+  if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
+  saver_->request({.step = state_.step,
+                   .pieces = checkpoint_pieces(*step_),
+                   .identity = first_rank() ? saved_identity() : "",
+                   .state = first_rank() ? state_json(state_).dump() : "",
+                   .durable = durable,
+                   .local = local,
+                   .must_differ = must_differ_});
+  comm_record_->phase = "";
   must_differ_ = false;
   requested_step_ = state_.step;
   requested_durable_ = durable;
@@ -224,10 +223,6 @@ bool Trainer::save_last() {
   };
   settle();
   if (saved_step_ != state_.step && failed_save_step_ != state_.step) {
-    if (skips_in_a_row_ > 0) {
-      warn(fmt::format("step {}: no checkpoint is saved while steps are skipped", state_.step));
-      return true;
-    }
     const bool local = !local_.empty() && !local_failed_ && local_step_ != state_.step;
     request_save(true, local);
     settle();
@@ -247,8 +242,7 @@ bool Trainer::rewind() {
   TrainSpec newest = spec_;
   newest.resume = "auto";
   ResumePlan plan = plan_resume(newest, local_, watched_world());
-  if (first_rank() && plan.checkpoint != nullptr)
-    for (const std::filesystem::path& dir : plan.damaged) set_aside_damaged(dir);
+  if (first_rank()) set_aside(plan);
   for (const std::string& line : plan.notes) warn(line);
   if (plan.checkpoint == nullptr) {
     warn(fmt::format("step {}: nothing to rewind to, no checkpoint was saved; the update was skipped", state_.step));

@@ -8,7 +8,6 @@
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
 #include "libcore/ckpt/node_folders.h"
-#include "libcore/ckpt/step_dirs.h"
 #include "libcore/comm/agree.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/formats/model_source.h"
@@ -251,9 +250,7 @@ void Trainer::start_run_dir() {
   Json run = identity_;
   run.erase("tokenizer_json");
   if (locks_.empty()) locks_ = lock_run(spec_);
-  // Found damaged, with an older one to go on from: kept as evidence, and never counted as a checkpoint again.
-  if (resume_.checkpoint != nullptr)
-    for (const std::filesystem::path& dir : resume_.damaged) set_aside_damaged(dir);
+  set_aside(resume_);
   write_run_json(out, run);
   std::error_code ignored;  // what an earlier start left says nothing about this one
   std::filesystem::remove_all(out / "watchdog", ignored);
