@@ -32,6 +32,11 @@ bool packed_is_bad(const Gemm& g, const Ops& ops, Stream s) {
   ops.gemm(probe, s);
   return first_bad({"c", c.data(), DType::f32, 1, g.n}).row >= 0;
 }
+bool packed_is_bad(const QuantGemm& g, const Ops& ops, Stream s) {
+  std::vector<float> b(static_cast<size_t>(g.n * g.k));
+  ops.quant_unpack({.b = b.data(), .packed = g.b_packed, .n = g.n, .k = g.k, .bits = g.bits, .group = g.group}, s);
+  return first_bad({"b", b.data(), DType::f32, g.n, g.k}).row >= 0;
+}
 template <class Args>
 bool packed_is_bad(const Args&, const Ops&, Stream) {
   return false;
@@ -79,6 +84,11 @@ constexpr Ops kChecked{
     .gemm_pack = RW_CHECKED(GemmPack, gemm_pack),
     .gemm_workspace = [](const Gemm& a, Stream s) { return Checker(s).ops.gemm_workspace(a, s); },
     .packed_bytes = [](const GemmPack& a, Stream s) { return Checker(s).ops.packed_bytes(a, s); },
+    .quant_pack = RW_CHECKED(QuantPack, quant_pack),
+    .quant_unpack = RW_CHECKED(QuantUnpack, quant_unpack),
+    .quant_gemm = RW_CHECKED(QuantGemm, quant_gemm),
+    .quant_packed_bytes = [](const QuantPack& a, Stream s) { return Checker(s).ops.quant_packed_bytes(a, s); },
+    .quant_gemm_workspace = [](const QuantGemm& a, Stream s) { return Checker(s).ops.quant_gemm_workspace(a, s); },
     .bias_bwd = RW_CHECKED(BiasBwd, bias_bwd),
     .norm_fwd = RW_CHECKED(NormFwd, norm_fwd),
     .norm_bwd = RW_CHECKED(NormBwd, norm_bwd),
@@ -88,6 +98,8 @@ constexpr Ops kChecked{
     .attention_workspace = [](const AttentionBwd& a, Stream s) { return Checker(s).ops.attention_workspace(a, s); },
     .kv_write = RW_CHECKED(KvWrite, kv_write),
     .paged_attention = RW_CHECKED(PagedAttention, paged_attention),
+    .paged_attention_workspace = [](const PagedAttention& a,
+                                    Stream s) { return Checker(s).ops.paged_attention_workspace(a, s); },
     .gelu_fwd = RW_CHECKED(GeluFwd, gelu_fwd),
     .gelu_bwd = RW_CHECKED(GeluBwd, gelu_bwd),
     .swiglu_fwd = RW_CHECKED(SwigluFwd, swiglu_fwd),

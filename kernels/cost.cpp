@@ -68,8 +68,9 @@ Cost cost(const SwigluBwd& a) {
 
 Cost cost(const EmbeddingFwd& a) {
   const double e = product(a.rows, a.c), rows = static_cast<double>(a.rows);
-  const double tables = a.pos_table ? 2 : 1;  // at most: rows of another range are not read
-  return {a.pos_table ? e : 0, tables * (4 * e + 4 * rows), e * size(a.t)};
+  // At most: rows of another range are not read.
+  const double read = e * size(a.table_t) + 4 * rows + (a.pos_table ? 4 * e + 4 * rows : 0);
+  return {a.pos_table ? e : 0, read, e * size(a.t)};
 }
 
 Cost cost(const EmbeddingBwd& a) {

@@ -8,6 +8,9 @@ namespace {
 
 double size(DType t) { return static_cast<double>(dtype_bytes(t)); }
 
+// Of one token and kv head in its page.
+double scale_bytes(DType kv_t) { return kv_t == DType::i8 ? 4 : 0; }
+
 // The causal half: s^2 / 2 pairs in a sequence of s.
 double causal_pairs(const int32_t* cu_seqlens, int64_t n_seq) {
   double pairs = 0;
@@ -35,8 +38,8 @@ Cost cost(const AttentionBwd& a) {
 }
 
 Cost cost(const KvWrite& a) {
-  const double moved = 2 * static_cast<double>(a.rows * a.kv_heads) * static_cast<double>(a.d) * size(a.t);
-  return {0, moved + 8 * static_cast<double>(a.rows), moved};
+  const double heads = 2 * static_cast<double>(a.rows * a.kv_heads), d = static_cast<double>(a.d);
+  return {0, heads * d * size(a.t) + 8 * static_cast<double>(a.rows), heads * (d * size(a.kv_t) + scale_bytes(a.kv_t))};
 }
 
 // Keys and values of a context are read once for all its queries.
@@ -50,7 +53,8 @@ Cost cost(const PagedAttention& a) {
     context += length;
   }
   const double t = rows(a.q_start, a.n_seq);
-  return {4 * d * h * pairs, d * (t * h + 2 * context * kv) * size(a.t), t * h * d * size(a.t)};
+  return {4 * d * h * pairs, t * h * d * size(a.t) + 2 * context * kv * (d * size(a.kv_t) + scale_bytes(a.kv_t)),
+          t * h * d * size(a.t)};
 }
 
 }  // namespace rw

@@ -20,4 +20,32 @@ Cost cost(const GemmPack& g) {
           .bytes_written = elements * static_cast<double>(dtype_bytes(g.t))};
 }
 
+namespace {
+
+// Of n rows of k weights with their scales (QuantPack).
+double quantised_bytes(QuantBits bits, double n, double k, int64_t group) {
+  const double groups = k / static_cast<double>(group);
+  return n * (bits == QuantBits::int8 ? k + 2 * groups : k / 2 + groups);
+}
+
+}  // namespace
+
+Cost cost(const QuantPack& g) {
+  const double n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  return {.flops = 0, .bytes_read = 4 * n * k, .bytes_written = quantised_bytes(g.bits, n, k, g.group)};
+}
+
+Cost cost(const QuantUnpack& g) {
+  const double n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  return {.flops = n * k, .bytes_read = quantised_bytes(g.bits, n, k, g.group), .bytes_written = 4 * n * k};
+}
+
+Cost cost(const QuantGemm& g) {
+  const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  const double a = m * k * static_cast<double>(dtype_bytes(g.t));
+  return {.flops = 2 * m * n * k,
+          .bytes_read = a + quantised_bytes(g.bits, n, k, g.group) + (g.bias ? 4 * n : 0),
+          .bytes_written = m * n * static_cast<double>(dtype_bytes(g.ct))};
+}
+
 }  // namespace rw

@@ -4,7 +4,7 @@
 
 namespace rw {
 
-enum class DType : uint8_t { f32, bf16, f16, f64, i64, i32, u16, u8 };
+enum class DType : uint8_t { f32, bf16, f16, f64, i64, i32, u16, u8, i8 };
 
 constexpr int64_t dtype_bytes(DType t) {
   switch (t) {
@@ -15,7 +15,8 @@ constexpr int64_t dtype_bytes(DType t) {
     case DType::bf16:
     case DType::f16:
     case DType::u16: return 2;
-    case DType::u8: return 1;
+    case DType::u8:
+    case DType::i8: return 1;
   }
   return 0;
 }
@@ -30,6 +31,7 @@ constexpr const char* dtype_name(DType t) {
     case DType::i32: return "i32";
     case DType::u16: return "u16";
     case DType::u8: return "u8";
+    case DType::i8: return "i8";
   }
   return "?";
 }

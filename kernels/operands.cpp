@@ -66,6 +66,19 @@ Operands operands(const GemmPack& g) {
   return {{b}, {packed}};
 }
 
+Operands operands(const QuantPack& g) {
+  const Operand b{.field = "b", .data = g.b, .t = kF32, .rows = g.n, .cols = g.k, .ld = g.ldb};
+  Operand packed = b;
+  packed.field = "packed";
+  return {{b}, {packed}};
+}
+
+Operands operands(const QuantUnpack& g) { return {{}, {{"b", g.b, kF32, g.n, g.k, g.ldb}}}; }
+
+Operands operands(const QuantGemm& g) {
+  return {{{"a", g.a, g.t, g.m, g.k, g.lda}, {"bias", g.bias, kF32, 1, g.n}}, {{"c", g.c, g.ct, g.m, g.n, g.ldc}}};
+}
+
 Operands operands(const BiasBwd& a) {
   Operands o{{}, {{"d_bias", a.d_bias, kF32, 1, a.n}}};
   accumulated(o, a.write);
@@ -134,8 +147,13 @@ Operands operands(const KvWrite& a) {
     from.push_back(r);
     to.push_back(a.slot[r]);
   }
-  return {{rows_of("k", a.k, a.t, cols, from, a.ld), rows_of("v", a.v, a.t, cols, from, a.ld)},
-          {rows_of("k_pages", a.k_pages, a.t, cols, to), rows_of("v_pages", a.v_pages, a.t, cols, to)}};
+  Operands o{{rows_of("k", a.k, a.t, cols, from, a.ld), rows_of("v", a.v, a.t, cols, from, a.ld)},
+             {rows_of("k_pages", a.k_pages, a.kv_t, cols, to), rows_of("v_pages", a.v_pages, a.kv_t, cols, to)}};
+  if (a.kv_t == DType::i8) {
+    o.out.push_back(rows_of("k_scales", a.k_scales, kF32, a.kv_heads, to));
+    o.out.push_back(rows_of("v_scales", a.v_scales, kF32, a.kv_heads, to));
+  }
+  return o;
 }
 
 Operands operands(const PagedAttention& a) {
@@ -147,9 +165,14 @@ Operands operands(const PagedAttention& a) {
       slots.push_back(a.page_table[s * a.max_pages + i / a.page_tokens] * a.page_tokens + i % a.page_tokens);
   }
   const std::vector<int64_t> at = a.n_seq == 0 ? std::vector<int64_t>{} : span(a.q_start[0], a.q_start[a.n_seq]);
-  return {{rows_of("q", a.q, a.t, q, at, a.ldq), rows_of("k_pages", a.k_pages, a.t, kv, slots),
-           rows_of("v_pages", a.v_pages, a.t, kv, slots)},
-          {rows_of("o", a.o, a.t, q, at, a.ldo)}};
+  Operands o{{rows_of("q", a.q, a.t, q, at, a.ldq), rows_of("k_pages", a.k_pages, a.kv_t, kv, slots),
+              rows_of("v_pages", a.v_pages, a.kv_t, kv, slots)},
+             {rows_of("o", a.o, a.t, q, at, a.ldo)}};
+  if (a.kv_t == DType::i8) {
+    o.in.push_back(rows_of("k_scales", a.k_scales, kF32, a.kv_heads, slots));
+    o.in.push_back(rows_of("v_scales", a.v_scales, kF32, a.kv_heads, slots));
+  }
+  return o;
 }
 
 Operands operands(const GeluFwd& a) { return {{{"x", a.x, a.t, 1, a.n}}, {{"y", a.y, a.t, 1, a.n}}}; }
@@ -165,7 +188,7 @@ Operands operands(const SwigluBwd& a) {
 }
 
 Operands operands(const EmbeddingFwd& a) {
-  return {{rows_of("table", a.table, kF32, a.c, held_ids(a)),
+  return {{rows_of("table", a.table, a.table_t, a.c, held_ids(a)),
            rows_of("pos_table", a.pos_table, kF32, a.c, indices(a.pos_table ? a.pos : nullptr, a.rows))},
           {{"x", a.x, a.t, a.rows, a.c}}};
 }

@@ -26,6 +26,9 @@ struct Operands {
 };
 Operands operands(const Gemm&);
 Operands operands(const GemmPack&);
+Operands operands(const QuantPack&);
+Operands operands(const QuantUnpack&);
+Operands operands(const QuantGemm&);
 Operands operands(const BiasBwd&);
 Operands operands(const NormFwd&);
 Operands operands(const NormBwd&);

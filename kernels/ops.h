@@ -47,6 +47,46 @@ struct GemmPack {
   DType src_t, t;
 };
 
+// Weights of 8 or 4 bits for products with few rows, which are bound by reading them. A row of b is cut into groups of
+// `group` elements with one scale each, symmetric: b ~ scale * q, q whole numbers in [-127,127] (int8) or [-8,7]
+// (int4). int8: the scale is bf16, group a multiple of 64 up to 512. int4: four groups share a bf16 scale and have 4
+// bits each of their own (scale = shared * 0..15), group a multiple of 32 up to 128.
+enum class QuantBits : uint8_t { int8, int4 };
+constexpr int64_t default_quant_group(QuantBits bits) { return bits == QuantBits::int8 ? 128 : 32; }
+struct QuantPack {
+  void* packed;    // quant_packed_bytes bytes, 64-byte aligned
+  const float* b;  // (n,k), the layout of a checkpoint's weight
+  int64_t n, k;
+  int64_t ldb = 0;  // in elements; 0 = k
+  QuantBits bits;
+  int64_t group;
+};
+// c(m,n) = a(m,k) * b^T [+ bias(n)] with the b that quant_pack was given, for the same (n, k, bits, group). Rows of a
+// are rounded to 16 bits by groups (int8: those of b; int4: four of b) of their own scale; whole numbers are multiplied
+// exactly, and the groups' sums added in f32 in rising k: rows of c do not depend on m.
+struct QuantGemm {
+  void* c;
+  const void* a;
+  const void* b_packed;
+  const float* bias = nullptr;  // (n)
+  int64_t m, n, k;
+  int64_t lda = 0, ldc = 0;  // in elements; 0 = tight
+  QuantBits bits;
+  int64_t group;
+  DType t;                    // type of a: f32, bf16 or f16
+  DType ct;                   // type of c: f32 or t
+  void* workspace = nullptr;  // quant_gemm_workspace bytes, 64-byte aligned
+};
+// b(n,k) as f32, as quant_gemm multiplies with it: for tests and for looking at what was lost.
+struct QuantUnpack {
+  float* b;  // (n,k), row stride ldb
+  const void* packed;
+  int64_t n, k;
+  int64_t ldb = 0;
+  QuantBits bits;
+  int64_t group;
+};
+
 // d_bias(n) (+)= column sums of d_y(rows,n).
 struct BiasBwd {
   float* d_bias;
@@ -140,19 +180,23 @@ struct AttentionBwd {
 };
 
 // Keys and values live in pages of page_tokens tokens: (n_pages, page_tokens, Hkv, D) each for K and V.
-// KvWrite stores row r of k and v at slot[r] = page * page_tokens + offset; a negative slot is skipped.
+// KvWrite stores row r of k and v at slot[r] = page * page_tokens + offset; a negative slot is skipped. Pages of i8
+// hold whole numbers q in [-127,127] with a scale for each token and kv head: x ~ scale * q, scale = max|x| / 127.
 struct KvWrite {
   void *k_pages, *v_pages;
   const void *k, *v;    // (rows, Hkv, D), row stride ld
   const int64_t* slot;  // (rows)
   int64_t rows, kv_heads, d;
   int64_t ld = 0;
-  DType t;
+  DType t;                                         // of k and v: f32, bf16 or f16
+  DType kv_t = t;                                  // of the pages: f32, bf16, f16 or i8
+  float *k_scales = nullptr, *v_scales = nullptr;  // (n_pages, page_tokens, Hkv), with i8
 };
 // Attention of a flat batch over paged keys and values. Sequence s has queries q_start[s]..q_start[s+1]; its context
 // (these included) is context_len[s] tokens, found through page_table[s*max_pages + i]. Query i of n attends to
-// positions
-// <= context_len - n + i. The result of a row does not depend on its batch mates.
+// positions <= context_len - n + i. The result of a row does not depend on its batch mates; with fixed_order it depends
+// neither on how its prefill was cut into chunks nor on the threads, while without many queries of a sequence may go
+// through its context together, in blocks, which is faster.
 struct PagedAttention {
   void* o;        // (T,H,D), row stride ldo
   const void* q;  // (T,H,D), row stride ldq
@@ -164,7 +208,11 @@ struct PagedAttention {
   int64_t heads, kv_heads, d;
   int64_t ldo = 0, ldq = 0;
   float scale;
-  DType t;
+  DType t;                                               // of q and o: f32, bf16 or f16
+  DType kv_t = t;                                        // of the pages: f32, bf16, f16 or i8
+  const float *k_scales = nullptr, *v_scales = nullptr;  // (n_pages, page_tokens, Hkv), with i8
+  bool fixed_order = false;
+  void* workspace = nullptr;  // paged_attention_workspace bytes; null: works without, slower
 };
 
 // ---- activations ----------------------------------------------------------------------------------------------------
@@ -205,13 +253,14 @@ struct SwigluBwd {
 // (checked at the door by the caller).
 struct EmbeddingFwd {
   void* x;
-  const float* table;                // (V,c)
+  const void* table;                 // (V,c) of table_t
   const float* pos_table = nullptr;  // (max_pos,c)
   const int32_t* id;                 // (rows)
   const int32_t* pos = nullptr;      // (rows), required with pos_table
   int64_t rows, c;
   int64_t id_begin = 0, id_end = INT64_MAX;
   DType t;
+  DType table_t = DType::f32;  // or bf16, f16
 };
 // d_table[id - id_begin] += d_x for the ids of [id_begin, id_end), d_pos_table[pos] += d_x for all (either may be
 // null); always accumulates, in row order.
@@ -314,6 +363,11 @@ struct Ops {
   void (*gemm_pack)(const GemmPack&, Stream);
   int64_t (*gemm_workspace)(const Gemm&, Stream);
   int64_t (*packed_bytes)(const GemmPack&, Stream);
+  void (*quant_pack)(const QuantPack&, Stream);
+  void (*quant_unpack)(const QuantUnpack&, Stream);
+  void (*quant_gemm)(const QuantGemm&, Stream);
+  int64_t (*quant_packed_bytes)(const QuantPack&, Stream);
+  int64_t (*quant_gemm_workspace)(const QuantGemm&, Stream);
   void (*bias_bwd)(const BiasBwd&, Stream);
   void (*norm_fwd)(const NormFwd&, Stream);
   void (*norm_bwd)(const NormBwd&, Stream);
@@ -323,6 +377,7 @@ struct Ops {
   int64_t (*attention_workspace)(const AttentionBwd&, Stream);  // enough for the forward too
   void (*kv_write)(const KvWrite&, Stream);
   void (*paged_attention)(const PagedAttention&, Stream);
+  int64_t (*paged_attention_workspace)(const PagedAttention&, Stream);  // of heads, d and types, for any batch
   void (*gelu_fwd)(const GeluFwd&, Stream);
   void (*gelu_bwd)(const GeluBwd&, Stream);
   void (*swiglu_fwd)(const SwigluFwd&, Stream);
@@ -357,6 +412,9 @@ struct Cost {
 };
 Cost cost(const Gemm&);
 Cost cost(const GemmPack&);
+Cost cost(const QuantPack&);
+Cost cost(const QuantUnpack&);
+Cost cost(const QuantGemm&);
 Cost cost(const BiasBwd&);
 Cost cost(const NormFwd&);
 Cost cost(const NormBwd&);

@@ -98,14 +98,14 @@ int dserve_generate(int argc, const char* const* argv) {
   if (tokenizer->vocab_size() > source.spec.vocab_size)
     fail(ErrorKind::input, "{}: its tokenizer has {} tokens, the model's vocabulary {}", flags.model,
          tokenizer->vocab_size(), source.spec.vocab_size);
-  GenerateRequest request{.prompt = {},
-                          .max_new_tokens = flags.max_tokens,
-                          .sampling = {.temperature = flags.temperature,
-                                       .top_k = flags.top_k,
-                                       .top_p = flags.top_p,
-                                       .seed = static_cast<uint64_t>(flags.seed)},
-                          .stop_at_end = !flags.ignore_eos,
-                          .stop_id = tokenizer->end_of_text()};
+  GenerateRequest request;
+  request.max_new_tokens = flags.max_tokens;
+  request.sampling.temperature = flags.temperature;
+  request.sampling.top_k = flags.top_k;
+  request.sampling.top_p = flags.top_p;
+  request.sampling.seed = static_cast<uint64_t>(flags.seed);
+  request.stop_at_end = !flags.ignore_eos;
+  request.stop_id = tokenizer->end_of_text();
   const std::string prompt = flags.prompt == "-" ? read_stdin() : flags.prompt;
   tokenizer->encode(prompt, request.prompt);
   if (request.prompt.empty())

@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/quant_layout.h"
 #include "kernels/cpu/variant.h"
 #include "kernels/ops.h"
 
@@ -19,6 +20,11 @@ namespace {
     .gemm_pack = cpu_##set::gemm_pack,                        \
     .gemm_workspace = cpu_##set::gemm_workspace,              \
     .packed_bytes = cpu_##set::packed_bytes,                  \
+    .quant_pack = cpu_##set::quant_pack,                      \
+    .quant_unpack = cpu_##set::quant_unpack,                  \
+    .quant_gemm = cpu_##set::quant_gemm,                      \
+    .quant_packed_bytes = quant_packed_bytes,                 \
+    .quant_gemm_workspace = cpu_##set::quant_gemm_workspace,  \
     .bias_bwd = cpu_##set::bias_bwd,                          \
     .norm_fwd = cpu_##set::norm_fwd,                          \
     .norm_bwd = cpu_##set::norm_bwd,                          \
@@ -28,6 +34,7 @@ namespace {
     .attention_workspace = cpu_##set::attention_workspace,    \
     .kv_write = cpu_##set::kv_write,                          \
     .paged_attention = cpu_##set::paged_attention,            \
+    .paged_attention_workspace = cpu_##set::paged_attention_workspace, \
     .gelu_fwd = cpu_##set::gelu_fwd,                          \
     .gelu_bwd = cpu_##set::gelu_bwd,                          \
     .swiglu_fwd = cpu_##set::swiglu_fwd,                      \

@@ -11,6 +11,28 @@ bool held(const Args& a, int64_t id) {
   return id >= a.id_begin && id < a.id_end;
 }
 
+template <class W, class T>
+void look_up(const EmbeddingFwd& a, W, T, Stream s) {
+  parallel_ranges(s.threads, a.rows, row_grain(a.c), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      T* x = static_cast<T*>(a.x) + r * a.c;
+      const W* row = held(a, a.id[r]) ? static_cast<const W*>(a.table) + (a.id[r] - a.id_begin) * a.c : nullptr;
+      const float* pos_row = a.pos_table ? a.pos_table + a.pos[r] * a.c : nullptr;
+      if (row && pos_row) {
+        each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA {
+          store(x + i, load(row + i, part) + load(pos_row + i, part), part);
+        });
+      } else if (row) {
+        each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA { store(x + i, load(row + i, part), part); });
+      } else if (pos_row) {
+        each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA { store(x + i, load(pos_row + i, part), part); });
+      } else {
+        __builtin_memset(x, 0, static_cast<uint64_t>(a.c) * sizeof(T));
+      }
+    }
+  });
+}
+
 template <class T>
 void add_to(float* d_row, const T* d_x, int64_t begin, int64_t end) {
   each_vector(begin, end, [&](int64_t i, auto part) RW_LAMBDA {
@@ -22,26 +44,7 @@ void add_to(float* d_row, const T* d_x, int64_t begin, int64_t end) {
 
 void embedding_fwd(const EmbeddingFwd& a, Stream s) {
   CHECK(!a.pos_table || a.pos || a.rows == 0, "embedding_fwd: pos_table is given without pos");
-  with_type(a.t, [&](auto element) {
-    using T = decltype(element);
-    parallel_ranges(s.threads, a.rows, row_grain(a.c), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        T* x = static_cast<T*>(a.x) + r * a.c;
-        const float* row = held(a, a.id[r]) ? a.table + (a.id[r] - a.id_begin) * a.c : nullptr;
-        const float* pos_row = a.pos_table ? a.pos_table + a.pos[r] * a.c : nullptr;
-        if (row && pos_row) {
-          each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA {
-            store(x + i, load(row + i, part) + load(pos_row + i, part), part);
-          });
-        } else if (row || pos_row) {
-          const float* one = row ? row : pos_row;
-          each_vector(0, a.c, [&](int64_t i, auto part) RW_LAMBDA { store(x + i, load(one + i, part), part); });
-        } else {
-          __builtin_memset(x, 0, static_cast<uint64_t>(a.c) * sizeof(T));
-        }
-      }
-    });
-  });
+  with_type(a.table_t, [&](auto entry) { with_type(a.t, [&](auto element) { look_up(a, entry, element, s); }); });
 }
 
 // An id may occur in many rows: threads take columns, so that each element of the tables is summed in row order by one

@@ -22,7 +22,8 @@ bool isa_supported(Isa isa) {
     case Isa::avx512:
       return isa_supported(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case Isa::avx512_bf16: return isa_supported(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
+    case Isa::avx512_bf16:  // every CPU with the one has the other
+      return isa_supported(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
   }
   return false;
 }

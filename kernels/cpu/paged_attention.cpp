@@ -7,8 +7,9 @@
 #include <omp.h>
 
 #include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/page_types.h"
 #include "kernels/cpu/variant.h"
-#include "libcore/base/check.h"
 
 namespace rw::RW_ISA {
 namespace {
@@ -17,12 +18,16 @@ constexpr int64_t kKeys = 32;         // positions to a block
 constexpr int64_t kMaxState = 16384;  // floats of q, and of o, that a task holds on its stack
 constexpr float kNone = -1e30f;
 
-// The positions of one block: where their keys and values are, from a task's first kv head on.
+// The positions of one block: where their keys and values are, from a task's first kv head on, and, of whole numbers,
+// their scales.
 template <class T>
 struct KeyBlock {
   const T *k[kKeys], *v[kKeys];
+  const float *k_scale[kKeys], *v_scale[kKeys];
   int64_t n;
 };
+template <class T>
+constexpr bool kScaled = sizeof(T) == 1;
 
 // Up to 4 query heads of one token and one kv head. dp: d rounded up to whole vectors.
 struct Heads {
@@ -30,7 +35,7 @@ struct Heads {
   float* o;        // (heads, dp), not yet divided by sum
   float *max, *sum;
   int64_t d, dp;
-  int64_t column;  // of their kv head, from a block's addresses
+  int64_t kv_head, column;  // from a block's addresses: the kv head, and its elements
 };
 // Their scores over a block, then their probabilities; and by what o shrinks.
 struct Scores {
@@ -63,7 +68,10 @@ RW_INLINE void scores(const Heads& h, Scores& s, const KeyBlock<T>& b, int64_t k
 #pragma GCC unroll 4
   for (int r = 0; r < kHeads; ++r) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kCount; ++j) s.p[r][key + j] = hsum(acc[r][j]);
+    for (int j = 0; j < kCount; ++j) {
+      const float score = hsum(acc[r][j]);
+      s.p[r][key + j] = kScaled<T> ? score * b.k_scale[key + j][h.kv_head] : score;
+    }
   }
 }
 
@@ -139,6 +147,11 @@ template <int kHeads, class T>
   }
   for (; key < b.n; ++key) scores<kHeads, 1>(h, s, b, key);
   for (int64_t r = 0; r < kHeads; ++r) online_softmax(h, s, r, b.n, scale_log2);
+  if constexpr (kScaled<T>) {
+    for (int64_t j = 0; j < b.n; ++j) {
+      for (int64_t r = 0; r < kHeads; ++r) s.p[r][j] *= b.v_scale[j][h.kv_head];
+    }
+  }
   const auto whole = [](const T* p) __attribute__((always_inline)) { return load(p); };
   int64_t c = 0;
   for (; c + kVecs * kW <= h.d; c += kVecs * kW) weighted_values<kHeads, kVecs>(h, s, b, c, whole);
@@ -173,18 +186,22 @@ struct PageCursor {
   }
 };
 
-// The addresses of the next n positions; k and v are those of position 0 of page 0, row the elements of a position.
+// The addresses of the next n positions, from `kv_head` on.
 template <class T>
-RW_INLINE void point_to(KeyBlock<T>& b, PageCursor& cursor, int64_t n, const T* k, const T* v, int64_t row) {
+RW_INLINE void point_to(KeyBlock<T>& b, PageCursor& cursor, int64_t n, const PagedAttention& a, int64_t kv_head) {
   b.n = n;
   for (int64_t j = 0; j < n; ++j) {
-    const int64_t at = cursor.next() * row;
-    b.k[j] = k + at;
-    b.v[j] = v + at;
+    const int64_t at = cursor.next() * a.kv_heads + kv_head;
+    b.k[j] = static_cast<const T*>(a.k_pages) + at * a.d;
+    b.v[j] = static_cast<const T*>(a.v_pages) + at * a.d;
+    if constexpr (kScaled<T>) {
+      b.k_scale[j] = a.k_scales + at;
+      b.v_scale[j] = a.v_scales + at;
+    }
   }
 }
 
-template <class T>
+template <class T, class Kv>
 void attend(const PagedAttention& a, const Query<T>& x) {
   alignas(64) float q[kMaxState], o[kMaxState];
   float max[kMaxState / 16], sum[kMaxState / 16];
@@ -196,23 +213,27 @@ void attend(const PagedAttention& a, const Query<T>& x) {
     max[h] = kNone;
     sum[h] = 0;
   }
-  const T *k = static_cast<const T*>(a.k_pages) + x.kv_head * d, *v = static_cast<const T*>(a.v_pages) + x.kv_head * d;
-  const int64_t row = a.kv_heads * d;
   PageCursor cursor{.pages = x.pages, .page_tokens = a.page_tokens};
-  KeyBlock<T> b, next;
-  point_to(next, cursor, min_of(kKeys, x.context), k, v, row);
+  KeyBlock<Kv> b, next;
+  point_to(next, cursor, min_of(kKeys, x.context), a, x.kv_head);
   for (int64_t from = 0; from < x.context; from += kKeys) {
     b = next;
-    point_to(next, cursor, min_of(kKeys, max_of(0, x.context - from - kKeys)), k, v, row);
+    point_to(next, cursor, min_of(kKeys, max_of(0, x.context - from - kKeys)), a, x.kv_head);
     for (int64_t i = 0; i < x.kv_heads; ++i) {
       for (int64_t h = i * group; h < (i + 1) * group;) {
-        const Heads some{
-            .q = q + h * dp, .o = o + h * dp, .max = max + h, .sum = sum + h, .d = d, .dp = dp, .column = i * d};
+        const Heads some{.q = q + h * dp,
+                         .o = o + h * dp,
+                         .max = max + h,
+                         .sum = sum + h,
+                         .d = d,
+                         .dp = dp,
+                         .kv_head = i,
+                         .column = i * d};
         const int64_t left = (i + 1) * group - h;
         const int64_t taken = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        (taken == 4   ? through_block<4, T>
-         : taken == 2 ? through_block<2, T>
-                      : through_block<1, T>)(some, b, next, scale_log2);
+        (taken == 4   ? through_block<4, Kv>
+         : taken == 2 ? through_block<2, Kv>
+                      : through_block<1, Kv>)(some, b, next, scale_log2);
         h += taken;
       }
     }
@@ -240,7 +261,7 @@ int64_t heads_per_task(const PagedAttention& a, int64_t queries, int64_t threads
   return min_of(share, fit);
 }
 
-template <class T>
+template <class T, class Kv>
 void attend_all(const PagedAttention& a, Stream stream) {
   const int64_t ldo = a.ldo == 0 ? a.heads * a.d : a.ldo, ldq = a.ldq == 0 ? a.heads * a.d : a.ldq;
   const int64_t all = a.q_start[a.n_seq] - a.q_start[0];
@@ -253,12 +274,12 @@ void attend_all(const PagedAttention& a, Stream stream) {
     const int64_t in_sequence = i - first * parts, kv_head = in_sequence / queries * share,
                   query = in_sequence % queries;
     const int64_t column = kv_head * (a.heads / a.kv_heads) * a.d;
-    attend<T>(a, {.o = static_cast<T*>(a.o) + (first + query) * ldo + column,
-                  .q = static_cast<const T*>(a.q) + (first + query) * ldq + column,
-                  .pages = a.page_table + s * a.max_pages,
-                  .kv_head = kv_head,
-                  .kv_heads = min_of(share, a.kv_heads - kv_head),
-                  .context = a.context_len[s] - queries + query + 1});
+    attend<T, Kv>(a, {.o = static_cast<T*>(a.o) + (first + query) * ldo + column,
+                      .q = static_cast<const T*>(a.q) + (first + query) * ldq + column,
+                      .pages = a.page_table + s * a.max_pages,
+                      .kv_head = kv_head,
+                      .kv_heads = min_of(share, a.kv_heads - kv_head),
+                      .context = a.context_len[s] - queries + query + 1});
   }
 }
 
@@ -272,12 +293,11 @@ void paged_attention(const PagedAttention& a, Stream stream) {
         "paged_attention: %lld query heads of size %lld to a kv head, expected at most %lld elements together",
         static_cast<long long>(a.heads / a.kv_heads), static_cast<long long>(a.d), static_cast<long long>(kMaxState));
   if (a.n_seq == 0) return;
-  switch (a.t) {
-    case DType::f32: return attend_all<float>(a, stream);
-    case DType::bf16: return attend_all<bf16>(a, stream);
-    case DType::f16: return attend_all<f16>(a, stream);
-    default: CHECK(false, "paged_attention: type %s, expected f32, bf16 or f16", dtype_name(a.t));
-  }
+  with_page_type(a, "paged_attention", [&](auto page) {
+    with_type(a.t, [&](auto element) { attend_all<decltype(element), decltype(page)>(a, stream); });
+  });
 }
+
+int64_t paged_attention_workspace(const PagedAttention&, Stream) { return 0; }
 
 }  // namespace rw::RW_ISA

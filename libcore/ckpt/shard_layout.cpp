@@ -168,6 +168,7 @@ hid_t file_type(DType t) {
     case DType::i32: return H5Tcopy(H5T_STD_I32LE);
     case DType::u16: return H5Tcopy(H5T_STD_U16LE);
     case DType::u8: return H5Tcopy(H5T_STD_U8LE);
+    case DType::i8: return H5Tcopy(H5T_STD_I8LE);
   }
   return -1;
 }

@@ -62,6 +62,8 @@ void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
   return data;
 }
 
+void* Arena::take_untouched(int64_t bytes, MemoryOwner owner) { return map(round_up(bytes), bytes, owner); }
+
 void* Arena::take_host(int64_t bytes, MemoryOwner owner) {
   void* data = map(round_up(bytes), bytes, owner);
   // What a dry run reads of it is zeros, which need no memory.

@@ -38,6 +38,8 @@ class Arena {
   T* take_n(int64_t n, MemoryOwner owner, int threads = 1) {
     return static_cast<T*>(take(n * static_cast<int64_t>(sizeof(T)), owner, threads));
   }
+  // The same, touched by nobody yet: it becomes resident as it is used. For pools that may never be filled.
+  void* take_untouched(int64_t bytes, MemoryOwner owner);
   // Memory of the host, there whatever the device is.
   void* take_host(int64_t bytes, MemoryOwner owner);
   template <typename T>

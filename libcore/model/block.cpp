@@ -40,7 +40,10 @@ void paged_attention(const BlockActs& a, const AttnBatch& batch, const BlockCont
                      .kv_heads = s.hkv,
                      .d = s.d,
                      .ld = s.qkv_n,
-                     .t = exec.t},
+                     .t = exec.t,
+                     .kv_t = p.kv_t.value_or(exec.t),
+                     .k_scales = p.k_scales,
+                     .v_scales = p.v_scales},
                     exec.stream);
   exec.ops.paged_attention({.o = a.attn,
                             .q = a.qkv,
@@ -58,7 +61,12 @@ void paged_attention(const BlockActs& a, const AttnBatch& batch, const BlockCont
                             .ldo = s.h * s.d,
                             .ldq = s.qkv_n,
                             .scale = s.scale,
-                            .t = exec.t},
+                            .t = exec.t,
+                            .kv_t = p.kv_t.value_or(exec.t),
+                            .k_scales = p.k_scales,
+                            .v_scales = p.v_scales,
+                            .fixed_order = exec.deterministic,
+                            .workspace = exec.workspace},
                            exec.stream);
 }
 
@@ -298,6 +306,14 @@ void block_bwd_weight(const BlockActs& a, const BlockGradActs& g, int64_t rows, 
                   write, local_rows, ctx);
 }
 
+namespace {
+
+int64_t paged_workspace(const BlockShape& s, const Exec& exec) {
+  return exec.ops.paged_attention_workspace({.heads = s.h, .kv_heads = s.hkv, .d = s.d, .t = exec.t}, exec.stream);
+}
+
+}  // namespace
+
 int64_t block_workspace_bytes(int64_t rows, int64_t n_seq, const BlockShape& s, const Exec& exec) {
   const auto linear = [&](int64_t n_out, int64_t n_in) {
     return linear_workspace_bytes(rows, {.n_out = n_out, .n_in = n_in}, exec);
@@ -308,7 +324,16 @@ int64_t block_workspace_bytes(int64_t rows, int64_t n_seq, const BlockShape& s, 
   const AttentionBwd attention{
       .cu_seqlens = cu_seqlens.data(), .n_seq = n_seq, .heads = s.h, .kv_heads = s.hkv, .d = s.d, .t = exec.t};
   return std::max({linear(s.qkv_n, s.c), linear(s.c, s.h * s.d), linear(s.u, s.c), linear(s.c, s.f),
-                   exec.ops.attention_workspace(attention, exec.stream)});
+                   exec.ops.attention_workspace(attention, exec.stream), paged_workspace(s, exec)});
+}
+
+int64_t paged_block_workspace_bytes(int64_t rows, const PackedLinear& like, const BlockShape& s, const Exec& exec) {
+  const auto linear = [&](int64_t n_out, int64_t n_in) {
+    return linear_fwd_workspace_bytes(rows, {.n_out = n_out, .n_in = n_in, .format = like.format, .group = like.group},
+                                      exec);
+  };
+  return std::max(
+      {linear(s.qkv_n, s.c), linear(s.c, s.h * s.d), linear(s.u, s.c), linear(s.c, s.f), paged_workspace(s, exec)});
 }
 
 }  // namespace rw

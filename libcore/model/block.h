@@ -3,6 +3,7 @@
 // own share under tensor parallelism.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "libcore/model/block_shape.h"
 #include "libcore/model/exec.h"
@@ -21,6 +22,8 @@ struct PagedKv {
   const int32_t* page_table;   // (n_seq, max_pages)
   const int32_t* context_len;  // (n_seq), this batch's rows included
   int64_t max_pages, page_tokens;
+  std::optional<DType> kv_t = {};                  // of the pages: that of the activations, or i8 with scales
+  float *k_scales = nullptr, *v_scales = nullptr;  // (n_pages, page_tokens, Hkv), with i8
 };
 
 // Which rows belong together. Without pages every sequence starts at its first row; with pages it may continue.
@@ -93,5 +96,7 @@ void block_bwd_weight(const BlockActs& a, const BlockGradActs& g, int64_t rows, 
 
 // Scratch that the ops of a block need at most, for up to `rows` rows in `n_seq` sequences.
 int64_t block_workspace_bytes(int64_t rows, int64_t n_seq, const BlockShape& s, const Exec& exec);
+// The same for its forward over pages alone, with weights packed like `like` (its format and group).
+int64_t paged_block_workspace_bytes(int64_t rows, const PackedLinear& like, const BlockShape& s, const Exec& exec);
 
 }  // namespace rw

@@ -7,15 +7,24 @@
 namespace rw {
 
 Decoder::Decoder(const DecoderPlan& plan, const Exec& exec, Arena& arena)
-    : plan_(plan), shape_(plan.spec, 1), exec_(exec), self_(make_self_comm()) {
+    : plan_(plan),
+      shape_(plan.spec, plan.tp != nullptr ? plan.tp->size() : 1),
+      exec_(exec),
+      self_(plan.tp != nullptr ? nullptr : make_self_comm()) {
+  Comm& tp = plan.tp != nullptr ? *plan.tp : *self_;
+  const VocabRange vocab = vocab_range(plan.spec, {.size = tp.size(), .rank = tp.rank()});
   const BlockShape& s = shape_;
   const int threads = exec.stream.threads;
   const int64_t rows = plan.max_rows, element = dtype_bytes(exec.t);
   tp_ = std::make_unique<TensorParallel>(
-      TensorParallel::Plan{.max_rows = rows, .width = plan.spec.width, .training = false}, exec_, *self_, arena);
-  const int64_t workspace =
-      std::max(block_workspace_bytes(rows, plan.max_seqs, s, exec_),
-               linear_workspace_bytes(plan.logit_rows, {.n_out = plan.spec.vocab_size, .n_in = s.c}, exec_));
+      TensorParallel::Plan{.max_rows = rows, .width = plan.spec.width, .training = false}, exec_, tp, arena);
+  const PackedLinear like{.format = plan.quant.format, .group = plan.quant.group};
+  PackedLinear head = like;
+  head.n_out = vocab.end - vocab.begin;
+  head.n_in = s.c;
+  const int64_t blocks = plan.paged ? paged_block_workspace_bytes(rows, like, s, exec_)
+                                    : block_workspace_bytes(rows, plan.max_seqs, s, exec_);
+  const int64_t workspace = std::max(blocks, linear_fwd_workspace_bytes(plan.logit_rows, head, exec_));
   exec_.workspace = arena.take(workspace, MemoryOwner::workspace, threads);
   if (!plan.spec.learned_position()) rope_ = std::make_unique<RopeTable>(plan.spec, plan.max_position);
   const auto take = [&](int64_t width) {
@@ -38,7 +47,7 @@ Decoder::Decoder(const DecoderPlan& plan, const Exec& exec, Arena& arena)
   acts_.act = take(s.f);
   head_ = std::make_unique<Head>(Head::Plan{.max_rows = rows,
                                             .width = s.c,
-                                            .vocab = plan.spec.vocab_size,
+                                            .vocab = vocab.end - vocab.begin,
                                             .chunk_rows = plan.logit_rows,
                                             .training = false},
                                  s.norm, exec_, *tp_, arena);
@@ -76,11 +85,12 @@ void Decoder::forward_paged(const int32_t* ids, const AttnBatch& batch, const La
 }
 
 void Decoder::forward(const int32_t* ids, const AttnBatch& batch, WeightSource& weights) {
+  CHECK(!plan_.paged, "a decoder planned for pages is asked for %lld rows without", static_cast<long long>(batch.rows));
   run(ids, batch, nullptr, weights);
 }
 
 void Decoder::logits(const int32_t* rows, int64_t n, float* out, WeightSource& weights) {
-  head_->logits(weights.head(), {.x = result_, .rows = rows_, .chosen = rows, .n = n}, out, context());
+  head_->logits(weights.head(), {.x = result_, .chosen = rows, .n = n}, out, context());
 }
 
 }  // namespace rw

@@ -7,15 +7,19 @@
 
 #include "libcore/device/arena.h"
 #include "libcore/model/ends.h"
+#include "libcore/model/weight_quant.h"
 
 namespace rw {
 
 struct DecoderPlan {
   ModelSpec spec;
-  int64_t max_rows;      // of the flat batch: tokens of a step
-  int64_t max_seqs;      // sequences in the flat batch
-  int64_t max_position;  // rotary table size: the longest sequence
-  int64_t logit_rows;    // rows of logits asked for at once
+  int64_t max_rows;        // of the flat batch: tokens of a step
+  int64_t max_seqs;        // sequences in the flat batch
+  int64_t max_position;    // rotary table size: the longest sequence
+  int64_t logit_rows;      // rows of logits asked for at once
+  WeightQuant quant = {};  // of the linear layers
+  Comm* tp = nullptr;      // the tensor-parallel ranks; null: this one alone
+  bool paged = false;      // forward_paged() alone: less scratch
 };
 
 class Decoder {
@@ -28,7 +32,7 @@ class Decoder {
   void forward_paged(const int32_t* ids, const AttnBatch& batch, const LayerPages& pages, WeightSource& weights);
   // Over whole sequences, without pages.
   void forward(const int32_t* ids, const AttnBatch& batch, WeightSource& weights);
-  // Logits of chosen rows after a forward, f32 (n, V).
+  // Logits of chosen rows after a forward, f32 (n, V); V: this rank's rows of the vocabulary.
   void logits(const int32_t* rows, int64_t n, float* out, WeightSource& weights);
 
  private:

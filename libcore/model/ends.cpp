@@ -28,7 +28,8 @@ void embed_fwd(const EmbeddingWeights& w, const Embed& e, const BlockContext& ct
                           .c = ctx.shape.c,
                           .id_begin = w.vocab.begin,
                           .id_end = w.vocab.end,
-                          .t = exec.t},
+                          .t = exec.t,
+                          .table_t = w.token_t},
                          exec.stream);
   const void* sum = ctx.tp.reduce(TpBuffer::branch, e.batch.rows);
   exec.ops.cast({.y = e.x, .x = sum, .n = ctx.tp.local(e.batch.rows).rows * ctx.shape.c, .yt = exec.t, .xt = exec.t},
@@ -71,14 +72,19 @@ void embed_bwd(const EmbeddingWeights& w, const EmbedBackward& e, const ParamLay
 Head::Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParallel& tp, Arena& arena) : plan_(plan) {
   plan_.chunk_rows = std::clamp<int64_t>(plan.chunk_rows, 1, plan.max_rows);
   const int threads = exec.stream.threads;
-  const int64_t element = dtype_bytes(exec.t), local = tp.max_local_rows();
+  const int64_t element = dtype_bytes(exec.t);
+  // Logits are of chosen rows, the loss is of all.
+  const int64_t normed = plan_.training ? tp.max_local_rows() : plan_.chunk_rows;
   const auto take = [&](int64_t bytes) { return arena.take(bytes, MemoryOwner::activations, threads); };
   const auto floats = [&](int64_t n) { return arena.take_n<float>(n, MemoryOwner::activations, threads); };
-  norm_ = take(local * plan_.width * element);
-  rstd_ = floats(local);
-  if (norm == NormKind::layer) mean_ = floats(local);
+  norm_ = take(normed * plan_.width * element);
+  rstd_ = floats(normed);
+  if (norm == NormKind::layer) mean_ = floats(normed);
+  if (!plan_.training) {
+    picked_ = take(plan_.chunk_rows * plan_.width * element);
+    return;
+  }
   logits_ = take(plan_.chunk_rows * plan_.vocab * element);
-  picked_ = plan_.training ? nullptr : take(plan_.chunk_rows * plan_.width * element);
   losses_ = floats(plan_.chunk_rows);
   parts_ = take_shared(tp.comm(), arena,
                        {.bytes = tp.place().size * plan_.chunk_rows * 3 * static_cast<int64_t>(sizeof(float)),
@@ -195,16 +201,14 @@ void Head::logits(const HeadWeights& w, const Rows& r, float* out, const BlockCo
   CHECK(r.n <= plan_.chunk_rows && picked_ != nullptr, "%lld rows of logits, planned for %lld",
         static_cast<long long>(r.n), static_cast<long long>(plan_.chunk_rows));
   const Exec& exec = ctx.exec;
-  const void* all = normed(w, r.x, r.rows, ctx);
   for (int64_t i = 0; i < r.n; ++i)
     exec.ops.cast({.y = row(picked_, i, ctx.shape.c, exec.t),
-                   .x = row(all, r.chosen[i], ctx.shape.c, exec.t),
+                   .x = row(r.x, r.chosen[i], ctx.shape.c, exec.t),
                    .n = ctx.shape.c,
                    .yt = exec.t,
                    .xt = exec.t},
                   exec.stream);
-  linear_fwd(logits_, picked_, r.n, w.head, exec);
-  exec.ops.cast({.y = out, .x = logits_, .n = r.n * plan_.vocab, .yt = DType::f32, .xt = exec.t}, exec.stream);
+  linear_fwd_f32(out, normed(w, picked_, r.n, ctx), r.n, w.head, exec);
 }
 
 }  // namespace rw

@@ -29,7 +29,7 @@ class Head {
   struct Plan {
     int64_t max_rows, width, vocab;  // T, C, this rank's V
     int64_t chunk_rows;              // rows of logits held at once
-    bool training;
+    bool training;                   // loss, or logits
   };
   Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParallel& tp, Arena& arena);
 
@@ -46,10 +46,9 @@ class Head {
   };
   double loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
                            const BlockContext& ctx);
-  // f32 logits (n, V) of chosen rows of x (rows, C), without sequence parallelism.
+  // f32 logits (n, V) of chosen rows of x (T, C), without sequence parallelism.
   struct Rows {
     const void* x;
-    int64_t rows;
     const int32_t* chosen;
     int64_t n;
   };
@@ -66,11 +65,11 @@ class Head {
   double chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx);
 
   Plan plan_;
-  void* norm_;                     // (Tl, C)
-  float *mean_ = nullptr, *rstd_;  // (Tl)
-  void *logits_, *picked_;         // (chunk_rows, V), (chunk_rows, C)
-  SharedMemory parts_;             // (tp, chunk_rows, 3)
-  float* losses_;                  // (chunk_rows)
+  void* norm_;                                  // (Tl, C)
+  float *mean_ = nullptr, *rstd_;               // (Tl)
+  void *logits_ = nullptr, *picked_ = nullptr;  // (chunk_rows, V) in training, (chunk_rows, C) in inference
+  SharedMemory parts_;                          // (tp, chunk_rows, 3)
+  float* losses_ = nullptr;                     // (chunk_rows)
   std::vector<float> host_losses_;
   std::vector<int64_t> cuts_;
 };

@@ -10,7 +10,9 @@ struct Exec {
   const Ops& ops;
   Stream stream;
   DType t;                    // of activations and products: f32 or bf16
-  void* workspace = nullptr;  // as planned by workspace_bytes (workspace.h)
+  void* workspace = nullptr;  // as planned by block_workspace_bytes (block.h)
+  // Serving: a row's bits depend neither on its batch mates nor on how its prefill was cut.
+  bool deterministic = false;
 };
 
 // cpu_ops() for this CPU, or for RANKWRIGHT_ISA: Error{usage} when that names no instruction set of this CPU.

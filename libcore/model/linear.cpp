@@ -38,6 +38,28 @@ Gemm fwd_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w, const
           .workspace = exec.workspace};
 }
 
+QuantBits bits(const PackedLinear& w) { return w.format == WeightFormat::int8 ? QuantBits::int8 : QuantBits::int4; }
+int64_t group(const PackedLinear& w) { return w.group > 0 ? w.group : default_quant_group(bits(w)); }
+
+QuantPack quant_pack(const PackedLinear& w) {
+  return {.packed = w.fwd, .b = w.master, .n = w.n_out, .k = w.n_in, .bits = bits(w), .group = group(w)};
+}
+
+QuantGemm quant_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
+  return {.c = y,
+          .a = x,
+          .b_packed = w.fwd,
+          .bias = w.bias,
+          .m = rows,
+          .n = w.n_out,
+          .k = w.n_in,
+          .bits = bits(w),
+          .group = group(w),
+          .t = exec.t,
+          .ct = exec.t,
+          .workspace = exec.workspace};
+}
+
 Gemm input_gemm(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
   return {.c = d_x,
           .a = d_y,
@@ -68,6 +90,7 @@ Gemm weight_gemm(const LinearGrad& grad, const void* d_y, const void* x, int64_t
 }  // namespace
 
 int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec) {
+  if (w.format != WeightFormat::plain) return exec.ops.quant_packed_bytes(quant_pack(w), exec.stream);
   return exec.ops.packed_bytes(fwd_pack(w, exec), exec.stream);
 }
 int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) {
@@ -75,7 +98,9 @@ int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) {
 }
 
 void pack_fwd(const PackedLinear& w, const Exec& exec) {
-  if (w.fwd != nullptr) exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
+  if (w.fwd == nullptr) return;
+  if (w.format == WeightFormat::plain) exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
+  else exec.ops.quant_pack(quant_pack(w), exec.stream);
 }
 
 void pack_bwd(const PackedLinear& w, const Exec& exec) {
@@ -83,7 +108,19 @@ void pack_bwd(const PackedLinear& w, const Exec& exec) {
 }
 
 void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  exec.ops.gemm(fwd_gemm(y, x, rows, w, exec), exec.stream);
+  if (w.format == WeightFormat::plain) exec.ops.gemm(fwd_gemm(y, x, rows, w, exec), exec.stream);
+  else exec.ops.quant_gemm(quant_gemm(y, x, rows, w, exec), exec.stream);
+}
+
+void linear_fwd_f32(float* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
+  if (w.format == WeightFormat::plain) {
+    Gemm g = fwd_gemm(y, x, rows, w, exec);
+    g.ct = DType::f32;
+    return exec.ops.gemm(g, exec.stream);
+  }
+  QuantGemm g = quant_gemm(y, x, rows, w, exec);
+  g.ct = DType::f32;
+  exec.ops.quant_gemm(g, exec.stream);
 }
 
 void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
@@ -98,9 +135,16 @@ void linear_bwd_weight(const LinearGrad& grad, const void* d_y, const void* x, i
                       exec.stream);
 }
 
+int64_t linear_fwd_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec) {
+  if (w.format != WeightFormat::plain)
+    return exec.ops.quant_gemm_workspace(quant_gemm(nullptr, nullptr, rows, w, exec), exec.stream);
+  return exec.ops.gemm_workspace(fwd_gemm(nullptr, nullptr, rows, w, exec), exec.stream);
+}
+
 int64_t linear_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec) {
   const auto bytes = [&](const Gemm& g) { return exec.ops.gemm_workspace(g, exec.stream); };
-  int64_t most = bytes(fwd_gemm(nullptr, nullptr, rows, w, exec));
+  int64_t most = linear_fwd_workspace_bytes(rows, w, exec);
+  if (w.format != WeightFormat::plain) return most;
   most = std::max(most, bytes(input_gemm(nullptr, nullptr, rows, w, exec)));
   for (const Write write : {Write::overwrite, Write::accumulate})
     most = std::max(

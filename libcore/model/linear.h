@@ -6,14 +6,19 @@
 
 namespace rw {
 
+// How `fwd` holds a weight: in the type of the activations, or in 8 or 4 bits by groups (kernels/ops.h, QuantPack).
+enum class WeightFormat : uint8_t { plain, int8, int4 };
+
 // A weight as the products read it. `fwd` packs W^T as the right operand of x W^T, `bwd` packs W as that of d_y W (null
-// in inference). master is the f32 weight both are made from.
+// in inference). master is the f32 weight both are made from; what packs needs it, the products do not.
 struct PackedLinear {
   const float* master = nullptr;  // (n_out, n_in)
   const float* bias = nullptr;    // (n_out) or null
   void* fwd = nullptr;
   void* bwd = nullptr;
   int64_t n_out = 0, n_in = 0;
+  WeightFormat format = WeightFormat::plain;
+  int64_t group = 0;  // elements of n_in to a scale, with int8 and int4; 0: default_quant_group
 };
 
 int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec);
@@ -23,6 +28,8 @@ void pack_fwd(const PackedLinear& w, const Exec& exec);
 void pack_bwd(const PackedLinear& w, const Exec& exec);
 
 void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);  // y (rows, n_out)
+// The same with the sums as they are.
+void linear_fwd_f32(float* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);
 void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w,
                       const Exec& exec);  // d_x (rows, n_in)
 
@@ -35,7 +42,9 @@ struct LinearGrad {
 void linear_bwd_weight(const LinearGrad& grad, const void* d_y, const void* x, int64_t rows, const PackedLinear& w,
                        const Exec& exec);
 
-// Scratch that the three products of a linear layer of this size need at most.
+// Scratch that the forward product of a linear layer of this size and format needs.
+int64_t linear_fwd_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec);
+// Scratch that its three products need at most; of a quantised weight there is only the forward.
 int64_t linear_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec);
 
 }  // namespace rw

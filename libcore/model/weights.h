@@ -18,8 +18,10 @@ struct BlockWeights {
 };
 
 struct EmbeddingWeights {
-  const float *token, *position;  // (V, C), (max_position, C) or null
-  VocabRange vocab;               // the rows of the vocabulary that V stands for
+  const void* token;      // (V, C) of token_t
+  const float* position;  // (max_position, C) or null
+  VocabRange vocab;       // the rows of the vocabulary that V stands for
+  DType token_t = DType::f32;
 };
 
 struct HeadWeights {

@@ -1,15 +1,12 @@
-// Generation for one prompt at a time: prefill in chunks, then token by token over paged keys and values.
+// Generation for one prompt at a time, by the scheduler and the model runner that serve: prefill in chunks, then token
+// by token over paged keys and values.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "libcore/device/arena.h"
-#include "libcore/model/decoder.h"
-#include "libcore/serve/kv_pool.h"
-#include "libcore/serve/sampler.h"
-#include "libcore/tensor/source.h"
+#include "libcore/serve/model_runner.h"
 
 namespace rw {
 
@@ -24,7 +21,7 @@ struct GeneratorSpec {
 
 struct GenerateRequest {
   std::vector<int32_t> prompt;  // at least one id
-  int64_t max_new_tokens;
+  int64_t max_new_tokens = 0;
   SamplingParams sampling;
   bool stop_at_end = true;  // end when an end-of-text id is drawn (ModelSpec::ends_text, stop_id); it is not passed on
   int32_t stop_id = -1;     // one more such id: the tokenizer's
@@ -40,30 +37,14 @@ class Generator {
  public:
   // Weights under the param table's names.
   Generator(const GeneratorSpec& spec, const TensorSource& weights);
-  // Calls on_token for each new id; it returns false to stop.
+  // Calls on_token for each new id; it returns false to stop. Error{input} when the prompt is longer than max_tokens;
+  // the continuation ends where the longest sequence does.
   GenerateReport generate(const GenerateRequest& request, const std::function<bool(int32_t)>& on_token);
-  // f32 logits (V) of the last row after feeding ids that follow what was fed before; starts over when first is true.
-  const std::vector<float>& feed(const std::vector<int32_t>& ids, bool first);
-  const Arena& arena() const { return arena_; }
 
  private:
-  void start_over();
-  void feed_chunk(const int32_t* ids, int64_t n);
-
   GeneratorSpec spec_;
-  Arena arena_;
-  Exec exec_;
-  ParamLayout layout_;
-  float* masters_;
-  std::unique_ptr<ResidentWeights> weights_;
-  std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<KvPool> pool_;
-  Sampler sampler_;
-  std::vector<int32_t> pages_;  // of the sequence, in order
-  std::vector<int32_t> pos_;
-  std::vector<int64_t> slot_;
-  int64_t context_ = 0;        // tokens fed
-  std::vector<float> logits_;  // (V)
+  std::unique_ptr<Comm> self_;
+  std::unique_ptr<ModelRunner> runner_;
 };
 
 }  // namespace rw

@@ -2,53 +2,402 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <optional>
 
+#include "libcore/base/check.h"
 #include "libcore/base/error.h"
 #include "libcore/base/rng.h"
+#include "libcore/serve/sampler_cut.h"
+#include "libcore/serve/sampler_rules.h"
+#include "libcore/serve/sampler_scan.h"
 
 namespace rw {
+namespace {
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kNucleus = 128;   // a rank's best that are looked at before the whole distribution is
+constexpr int64_t kMostBest = 256;  // top_k beyond it does not ask for more at once
 
-int32_t Sampler::sample(const float* logits, int64_t v, const SamplingParams& params, int64_t position) {
-  if (!std::all_of(logits, logits + v, [](float z) { return z < std::numeric_limits<float>::infinity(); }))
-    fail(ErrorKind::runtime,
-         "the model's logits at position {} are not finite: its weights are damaged or the run that made them diverged",
-         position);
-  const float* best = std::max_element(logits, logits + v);
-  if (params.temperature <= 0) return static_cast<int32_t>(best - logits);
-  candidates_.clear();
-  for (int64_t i = 0; i < v; ++i) {
-    const double z = (static_cast<double>(logits[i]) - static_cast<double>(*best)) / params.temperature;
-    if (z > -80) candidates_.push_back({.weight = std::exp(z), .id = static_cast<int32_t>(i)});
+// A rank's summary of a row, followed by its best tokens after the rules, then those before them.
+struct Head {
+  double sum, raw_sum;  // weights relative to max at the row's temperature; relative to raw_max at 1
+  float max, raw_max;
+  int32_t arg;            // id of max
+  int32_t n_best, n_raw;  // tokens that follow
+  int32_t finite;
+};
+struct Told {
+  int32_t id;
+  float raw;
+};
+
+int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+template <typename T>
+T read(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// exp(a - b) where a may be -inf.
+double share(float a, float b, float inv_t) {
+  return std::exp((static_cast<double>(a) - static_cast<double>(b)) * static_cast<double>(inv_t));
+}
+}  // namespace
+
+// A row on its way. What is above the line is this rank's, below it is the same on all ranks.
+struct Sampler::Work {
+  SampleRow row{};
+  std::vector<ChangedLogit> changed;
+  RowScan scan;
+  std::vector<double> block_sum;
+  Columns listed;  // in the search's interval
+  bool is_listed = false;
+  std::vector<TokenLogit> best, raw_best;
+  Cut cut{.z = -kInf, .ties = std::numeric_limits<int64_t>::max()};
+  // -------------------------
+  enum class Stage : uint8_t { head, probe, list, tell, done } stage = Stage::head;
+  enum class Trouble : uint8_t { none, not_finite, masked } trouble = Trouble::none;
+  bool scored = false;  // id was given
+  int64_t n_best = 0;   // tokens of a rank's summary
+  int64_t n_raw = 0;
+  std::optional<CutSearch> search;
+  int owner = -1;     // has the token to be drawn
+  double target = 0;  // in the owner's weights
+  float cut_max = 0;  // the weights are relative to it
+  int32_t id = -1;
+  float raw = 0;
+  double lse = 0;  // log of the sum of exp(raw logit)
+  std::vector<TokenLogit> merged;
+  Sampled* out = nullptr;
+
+  void start(const SampleRow& r, Sampled* result) {
+    row = r;
+    out = result;
+    *out = {};
+    changed.clear();
+    search.reset();
+    is_listed = false;
+    stage = Stage::head;
+    trouble = Trouble::none;
+    scored = false;
+    n_best = n_raw = 0;
+    owner = id = -1;
+    cut = {.z = -kInf, .ties = std::numeric_limits<int64_t>::max()};
   }
-  const auto heavier = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  const SamplingParams& params() const { return *row.params; }
+  bool draws() const { return !scored && !params().greedy(); }
+  bool tells_logprob() const { return scored || params().top_logprobs >= 0; }
+  Truncation truncation(int64_t vocab) const { return {params(), vocab}; }
+  double uniform() const {
+    return random_uniform(rng_key(params().seed, "sample"), static_cast<uint64_t>(row.position));
+  }
+  int64_t message_bytes() const {
+    switch (stage) {
+      case Stage::head:
+        return padded(static_cast<int64_t>(sizeof(Head)) + (n_best + n_raw) * static_cast<int64_t>(sizeof(TokenLogit)));
+      case Stage::probe: return kProbes * static_cast<int64_t>(sizeof(Probe));
+      case Stage::list: {
+        int64_t longest = 0;
+        for (size_t r = 0; r < search->shares().size(); ++r) longest = std::max(longest, search->list_length(r));
+        return longest * static_cast<int64_t>(sizeof(TokenLogit));
+      }
+      case Stage::tell: return sizeof(Told);
+      case Stage::done: break;
+    }
+    return 0;
+  }
+  void decided(int32_t which) {
+    id = which;
+    stage = tells_logprob() ? Stage::tell : Stage::done;
+  }
+  void advance_search(std::span<const std::byte* const> messages) {
+    if (stage == Stage::probe) {
+      std::vector<const Probe*> probes;
+      for (const std::byte* m : messages) probes.push_back(reinterpret_cast<const Probe*>(m));
+      search->digest(probes);
+    } else {
+      std::vector<std::vector<TokenLogit>> lists;
+      for (size_t r = 0; r < messages.size(); ++r) {
+        lists.emplace_back(static_cast<size_t>(search->list_length(r)));
+        if (!lists[r].empty()) std::memcpy(lists[r].data(), messages[r], lists[r].size() * sizeof(TokenLogit));
+      }
+      search->digest(lists);
+    }
+    stage = search->needs() == CutSearch::Needs::list ? Stage::list : Stage::probe;
+  }
+  // The rank whose share holds the row's random number.
+  void pick_owner(const std::vector<double>& shares) {
+    double total = 0;
+    for (const double s : shares) total += s;
+    target = uniform() * total;
+    for (size_t r = 0; r < shares.size(); ++r) {
+      if (shares[r] <= 0) continue;
+      owner = static_cast<int>(r);
+      if (target < shares[r]) break;
+      target -= shares[r];
+    }
+    stage = Stage::tell;
+  }
+};
+
+Sampler::Sampler(int64_t vocab, VocabRange mine, Comm& comm, int threads)
+    : vocab_(vocab), mine_(mine), comm_(comm), threads_(threads) {
+  CHECK(0 <= mine.begin && mine.begin <= mine.end && mine.end <= vocab, "columns %ld to %ld of %ld", mine.begin,
+        mine.end, vocab);
+}
+Sampler::~Sampler() = default;
+
+// This rank's message of the row's stage.
+void Sampler::summarise(Work& w, std::byte* message) const {
+  const int64_t n = mine_.end - mine_.begin;
+  const int32_t first = static_cast<int32_t>(mine_.begin);
+  if (w.stage == Work::Stage::tell) {
+    Told told{.id = -1, .raw = 0};
+    if (w.id < 0 && w.owner == comm_.rank()) {
+      const int64_t column = find_column(w.scan, {w.cut_max, w.params().temperature}, w.cut, w.target,
+                                         w.cut.z == -kInf ? w.block_sum.data() : nullptr);
+      CHECK(column >= 0, "no token at position %ld", w.row.position);
+      told.id = first + static_cast<int32_t>(column);
+    } else if (w.id >= mine_.begin && w.id < mine_.end) {
+      told.id = w.id;
+    }
+    if (told.id >= 0) told.raw = raw_logit(w.row.logits, w.changed, told.id - first);
+    std::memcpy(message, &told, sizeof told);
+    return;
+  }
+  if (w.stage != Work::Stage::head) {
+    const CutSearch& search = *w.search;
+    const Weigh weigh(w.cut_max, w.params().temperature);
+    if (!search.narrowed()) w.is_listed = false;
+    else if (w.is_listed) w.listed.narrow(search.lo(), search.hi());
+    else w.listed.collect(w.scan, search.lo(), search.hi());
+    w.is_listed = search.narrowed();
+    const std::span<const float> z =
+        w.is_listed ? std::span<const float>(w.listed.z.data(), static_cast<size_t>(w.listed.n)) : w.scan.z;
+    if (w.stage == Work::Stage::probe) {
+      Probe probe[kProbes];
+      lane_ops().probe(z.data(), static_cast<int64_t>(z.size()), weigh.max, weigh.inv_t, search.at(), probe);
+      std::memcpy(message, probe, sizeof probe);
+      return;
+    }
+    for (size_t i = 0; i < z.size(); ++i) {
+      const TokenLogit t{.z = z[i], .id = first + w.listed.column[i]};
+      std::memcpy(message + i * sizeof t, &t, sizeof t);
+    }
+    return;
+  }
+  Head head{.sum = 0, .raw_sum = 0, .max = -kInf, .raw_max = -kInf, .arg = -1, .n_best = 0, .n_raw = 0, .finite = 1};
+  const std::span<const float> z(w.row.logits, static_cast<size_t>(n));
+  w.block_sum.resize(static_cast<size_t>(blocks_of(n, kSumBlock)));
+  w.best.clear();
+  w.raw_best.clear();
+  if (w.tells_logprob()) {
+    w.scan.scan(z);
+    head.raw_max = w.scan.max;
+    head.finite = w.scan.finite;
+    if (w.scan.finite && w.scan.max > -kInf) {
+      head.raw_sum = lane_ops().sums(z.data(), n, w.scan.max, 1, w.block_sum.data());
+      best_columns(w.scan, w.n_raw, first, w.raw_best);
+    }
+  }
+  if (!w.scored && head.finite != 0) {
+    const bool rules_fine = apply_rules(w.row, mine_, w.changed);
+    if (!w.tells_logprob() || !w.changed.empty()) w.scan.scan(z);
+    head.max = w.scan.max;
+    head.arg = first + static_cast<int32_t>(w.scan.arg_max());
+    head.finite = rules_fine && w.scan.finite;
+    if (head.finite != 0 && w.scan.max > -kInf && w.draws()) {
+      const Truncation t = w.truncation(vocab_);
+      const Weigh weigh(w.scan.max, w.params().temperature);
+      if (t.none() || t.needs_total())
+        head.sum = lane_ops().sums(z.data(), n, weigh.max, weigh.inv_t, w.block_sum.data());
+      best_columns(w.scan, w.n_best, first, w.best);
+    }
+  }
+  head.n_best = static_cast<int32_t>(w.best.size());
+  head.n_raw = static_cast<int32_t>(w.raw_best.size());
+  std::memcpy(message, &head, sizeof head);
+  message += sizeof head;
+  if (!w.best.empty()) std::memcpy(message, w.best.data(), w.best.size() * sizeof(TokenLogit));
+  message += w.best.size() * sizeof(TokenLogit);
+  if (!w.raw_best.empty()) std::memcpy(message, w.raw_best.data(), w.raw_best.size() * sizeof(TokenLogit));
+}
+
+// From all ranks' messages of the row's stage to its next stage.
+void Sampler::decide(Work& w, std::span<const std::byte* const> messages) const {
+  const size_t ranks = messages.size();
+  if (w.stage == Work::Stage::tell) {
+    for (const std::byte* m : messages)
+      if (const Told told = read<Told>(m); told.id >= 0) {
+        w.id = told.id;
+        w.raw = told.raw;
+      }
+    w.stage = Work::Stage::done;
+    return;
+  }
+  if (w.stage != Work::Stage::head) {
+    w.advance_search(messages);
+    if (w.search->needs() != CutSearch::Needs::nothing) return;
+    std::vector<double> shares;
+    for (const RankShare& s : w.search->shares()) shares.push_back(s.mass);
+    w.cut = {.z = w.search->cut(), .ties = w.search->shares()[static_cast<size_t>(comm_.rank())].ties};
+    w.pick_owner(shares);
+    return;
+  }
+  std::vector<Head> heads;
+  for (const std::byte* m : messages) heads.push_back(read<Head>(m));
+  float max = -kInf, raw_max = -kInf;
+  for (const Head& h : heads) {
+    if (h.finite == 0) w.trouble = Work::Trouble::not_finite;
+    if (h.max > max) max = h.max, w.id = w.scored ? w.id : h.arg;
+    raw_max = std::max(raw_max, h.raw_max);
+  }
+  if (w.trouble == Work::Trouble::none && (w.scored ? raw_max : max) == -kInf) w.trouble = Work::Trouble::masked;
+  w.stage = Work::Stage::done;
+  if (w.trouble != Work::Trouble::none) return;
+  const auto tokens = [&](size_t r, int64_t from, int64_t n) {
+    const std::byte* at = messages[r] + sizeof(Head) + static_cast<size_t>(from) * sizeof(TokenLogit);
+    const size_t old = w.merged.size();
+    w.merged.resize(old + static_cast<size_t>(n));
+    if (n > 0) std::memcpy(w.merged.data() + old, at, static_cast<size_t>(n) * sizeof(TokenLogit));
+    std::inplace_merge(w.merged.begin(), w.merged.begin() + static_cast<std::ptrdiff_t>(old), w.merged.end(), before);
   };
-  size_t n = candidates_.size();
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < n) {
-    n = static_cast<size_t>(params.top_k);
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(n), candidates_.end(),
-                     heavier);
+  if (w.tells_logprob()) {
+    double sum = 0;
+    for (const Head& h : heads) sum += h.raw_sum * share(h.raw_max, raw_max, 1);
+    w.lse = static_cast<double>(raw_max) + std::log(sum);
+    w.merged.clear();
+    for (size_t r = 0; r < ranks; ++r) tokens(r, heads[r].n_best, heads[r].n_raw);
+    w.merged.resize(std::min(w.merged.size(), static_cast<size_t>(w.n_raw)));
+    for (const TokenLogit& t : w.merged)
+      w.out->top.push_back({.id = t.id, .logprob = static_cast<float>(static_cast<double>(t.z) - w.lse)});
   }
-  const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(n);
-  std::sort(candidates_.begin(), end, heavier);
+  if (!w.draws()) {
+    w.decided(w.id);
+    return;
+  }
+  w.id = -1;
+  w.cut_max = max;
+  const Weigh weigh(max, w.params().temperature);
+  const Truncation t = w.truncation(vocab_);
+  std::vector<double> sums;
+  for (const Head& h : heads) sums.push_back(h.sum * share(h.max, max, weigh.inv_t));
+  if (t.none()) {
+    w.pick_owner(sums);
+    w.cut_max = heads[static_cast<size_t>(w.owner)].max;
+    w.target /= share(w.cut_max, max, weigh.inv_t);
+    return;
+  }
+  w.merged.clear();
+  std::optional<TokenLogit> known_to;  // behind it a rank may have more than it sent
+  for (size_t r = 0; r < ranks; ++r) {
+    tokens(r, 0, heads[r].n_best);
+    if (heads[r].n_best < w.n_best) continue;
+    const std::byte* last = messages[r] + sizeof(Head) + static_cast<size_t>(w.n_best - 1) * sizeof(TokenLogit);
+    if (const TokenLogit t_last = read<TokenLogit>(last); !known_to || before(t_last, *known_to)) known_to = t_last;
+  }
+  if (known_to) w.merged.erase(std::upper_bound(w.merged.begin(), w.merged.end(), *known_to, before), w.merged.end());
   double total = 0;
-  for (auto c = candidates_.begin(); c != end; ++c) total += c->weight;
-  if (params.top_p < 1) {
-    // The smallest set whose share reaches top_p; the heaviest is always in it.
-    double kept = 0;
-    auto c = candidates_.begin();
-    do kept += (c++)->weight;
-    while (c != end && kept < params.top_p * total);
-    n = static_cast<size_t>(c - candidates_.begin());
-    total = kept;
+  for (const double s : sums) total += s;
+  const int64_t kept = count_kept(t, {.tokens = w.merged, .whole = !known_to, .total = total}, weigh);
+  if (kept < 0) {
+    const double negligible = t.needs_total() ? (1 - t.top_p) * total / static_cast<double>(vocab_) : 0;
+    w.search.emplace(t, weigh,
+                     CutSearch::Start{.known_to = w.merged.back().z, .negligible = negligible, .ranks = comm_.size()});
+    w.stage = Work::Stage::probe;
+    return;
   }
-  double left = random_uniform(rng_key(params.seed, "sample"), static_cast<uint64_t>(position)) * total;
-  for (size_t i = 0; i + 1 < n; ++i) {
-    left -= candidates_[i].weight;
-    if (left < 0) return candidates_[i].id;
+  w.merged.resize(static_cast<size_t>(kept));
+  std::sort(w.merged.begin(), w.merged.end(), [](auto& a, auto& b) { return a.id < b.id; });
+  double sum = 0;
+  for (const TokenLogit& token : w.merged) sum += weigh(token.z);
+  double left = w.uniform() * sum;
+  for (const TokenLogit& token : w.merged) {
+    w.id = token.id;
+    left -= weigh(token.z);
+    if (left < 0) break;
   }
-  return candidates_[n - 1].id;
+  w.decided(w.id);
+}
+
+// Rounds of one exchange each until all rows are done.
+void Sampler::run(std::span<Work> works) {
+  const int ranks = comm_.size();
+  const int64_t n = static_cast<int64_t>(works.size());
+  std::vector<int64_t> at(works.size() + 1);
+  for (;;) {
+    for (size_t i = 0; i < works.size(); ++i) at[i + 1] = at[i] + works[i].message_bytes();
+    const size_t bytes = static_cast<size_t>(at.back());
+    if (bytes == 0) break;
+    message_.resize(bytes);
+    const int threads = static_cast<int>(std::clamp<int64_t>(n, 1, threads_));
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < n; ++i)
+      if (Work& w = works[static_cast<size_t>(i)]; w.stage != Work::Stage::done)
+        summarise(w, message_.data() + at[static_cast<size_t>(i)]);
+    const std::byte* all = message_.data();
+    if (ranks > 1) {
+      gathered_.resize(bytes * static_cast<size_t>(ranks));
+      comm_.all_gather(message_.data(), gathered_.data(), static_cast<int64_t>(bytes));
+      all = gathered_.data();
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < n; ++i) {
+      Work& w = works[static_cast<size_t>(i)];
+      if (w.stage == Work::Stage::done) continue;
+      std::vector<const std::byte*> messages;
+      for (int r = 0; r < ranks; ++r)
+        messages.push_back(all + static_cast<size_t>(r) * bytes + at[static_cast<size_t>(i)]);
+      decide(w, messages);
+    }
+    for (const Work& w : works) {
+      if (w.trouble == Work::Trouble::not_finite)
+        fail(ErrorKind::runtime,
+             "the model's logits at position {} are not finite: its weights are damaged or the run that made them "
+             "diverged",
+             w.row.position);
+      if (w.trouble == Work::Trouble::masked)
+        fail(ErrorKind::runtime, "no token can follow at position {}: all logits are masked (-inf)", w.row.position);
+    }
+  }
+  for (Work& w : works) {
+    w.out->id = w.id;
+    w.out->logprob = w.tells_logprob() ? static_cast<float>(static_cast<double>(w.raw) - w.lse) : 0;
+  }
+}
+
+void Sampler::sample(std::span<const SampleRow> rows, Sampled* out) {
+  if (works_.size() < rows.size()) works_.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Work& w = works_[i];
+    w.start(rows[i], out + i);
+    const Truncation t = w.truncation(vocab_);
+    if (w.draws() && !t.none()) w.n_best = t.top_k > 0 ? std::min(t.top_k, kMostBest) : kNucleus;
+    w.n_raw = std::clamp<int64_t>(w.params().top_logprobs, 0, vocab_);
+  }
+  run({works_.data(), rows.size()});
+}
+
+void Sampler::score(float* logits, std::span<const int32_t> target, int64_t top_logprobs, Sampled* out) {
+  const int64_t columns = mine_.end - mine_.begin;
+  if (works_.size() < target.size()) works_.resize(target.size());
+  for (size_t i = 0; i < target.size(); ++i) {
+    CHECK(target[i] >= 0 && target[i] < vocab_, "id %d of a vocabulary of %ld", target[i], vocab_);
+    Work& w = works_[i];
+    w.start({.logits = logits + static_cast<int64_t>(i) * columns,
+             .params = nullptr,
+             .counts = nullptr,
+             .position = static_cast<int64_t>(i),
+             .n_output = 0},
+            out + i);
+    w.scored = true;
+    w.id = target[i];
+    w.n_raw = std::clamp<int64_t>(top_logprobs, 0, vocab_);
+  }
+  run({works_.data(), target.size()});
 }
 
 }  // namespace rw

@@ -9,6 +9,7 @@
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
+#include "libcore/spec/tensor_parallel.h"
 #include "libcore/spec/train_spec.h"
 
 namespace rw {
@@ -42,17 +43,6 @@ Enum choice(const std::string& text, const char* flag, std::initializer_list<std
 struct Grid {
   int64_t tp, pp, vpp, dp;
 };
-
-// Why a model cannot be split over tp ranks; "" when it can.
-std::string tp_fault(const ModelSpec& m, int64_t tp) {
-  if (m.heads % tp != 0) return fmt::format("--tp {} does not divide the model's {} heads", tp, m.heads);
-  if (m.kv_heads % tp != 0 && tp % m.kv_heads != 0)
-    return fmt::format("--tp {} neither divides the model's {} key/value heads nor is a multiple of them", tp,
-                       m.kv_heads);
-  if (m.ffn % tp != 0) return fmt::format("--tp {} does not divide the model's feed-forward width {}", tp, m.ffn);
-  if (m.vocab_size < tp) return fmt::format("--tp {} is more than the model's {} tokens", tp, m.vocab_size);
-  return "";
-}
 
 std::string stage_fault(const ModelSpec& m, int64_t pp, int64_t vpp) {
   if (m.layers >= pp * vpp) return "";

@@ -1,5 +1,7 @@
 #include "libcore/spec/tensor_parallel.h"
 
+#include <fmt/core.h>
+
 namespace rw {
 TpSplit tp_split(ParamRole role) {
   using R = ParamRole;
@@ -62,6 +64,16 @@ bool tp_owner(const Param& p, const ModelSpec& spec, const TpPlace& place) {
 
 VocabRange vocab_range(const ModelSpec& spec, const TpPlace& place) {
   return {spec.vocab_size * place.rank / place.size, spec.vocab_size * (place.rank + 1) / place.size};
+}
+
+std::string tp_fault(const ModelSpec& m, int64_t tp) {
+  if (m.heads % tp != 0) return fmt::format("--tp {} does not divide the model's {} heads", tp, m.heads);
+  if (m.kv_heads % tp != 0 && tp % m.kv_heads != 0)
+    return fmt::format("--tp {} neither divides the model's {} key/value heads nor is a multiple of them", tp,
+                       m.kv_heads);
+  if (m.ffn % tp != 0) return fmt::format("--tp {} does not divide the model's feed-forward width {}", tp, m.ffn);
+  if (m.vocab_size < tp) return fmt::format("--tp {} is more than the model's {} tokens", tp, m.vocab_size);
+  return "";
 }
 
 }  // namespace rw

@@ -3,6 +3,7 @@
 // that are added after the sum, and learned positions are whole on every rank.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "libcore/spec/param_table.h"
 
@@ -17,6 +18,8 @@ struct TpPlace {
 
 // Ranks that hold the same key/value heads because there are fewer of them than ranks; 1 when there are enough.
 int64_t kv_share(const ModelSpec& spec, int64_t tp);
+// Why a model cannot be split over tp ranks; "" when it can.
+std::string tp_fault(const ModelSpec& spec, int64_t tp);
 // The part of a parameter that a rank holds. heads and ffn are divisible by the ranks, kv_heads divides them or is
 // divided by them; rows of the vocabulary are dealt out evenly, as near as can be.
 Box tp_box(const Param& p, const ModelSpec& spec, const TpPlace& place);

@@ -53,6 +53,7 @@ void to_f64(const void* src, DType type, double* dst, int64_t n) {
     case DType::i32: return widen<int32_t>(src, dst, n);
     case DType::u16: return widen<uint16_t>(src, dst, n);
     case DType::u8: return widen<uint8_t>(src, dst, n);
+    case DType::i8: return widen<int8_t>(src, dst, n);
     case DType::bf16:
     case DType::f16: break;
   }

@@ -27,13 +27,6 @@ struct TrainData {
 DType precision_type(const TrainSpec& spec);
 StepSettings step_settings(const TrainSpec& spec, const ModelSpec& model, const Layout& layout);
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model);
-// The cores of this host shared among its ranks, or --threads.
-int threads_per_rank(const TrainSpec& spec, const Comm& world);
-
-int online_cores();  // of this host
-// Cores of this host that its ranks, bound to fewer, leave without work with so many threads each.
-int idle_cores(int threads, const Comm& world);
-
 // Refuses to resume what is not the same run (model, data, seed, seq-len), each with both values; says what differs but
 // may.
 std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainState& state, const TrainSpec& spec,

@@ -9,6 +9,7 @@
 #include "libcore/base/units.h"
 #include "libcore/ckpt/node_folders.h"
 #include "libcore/comm/agree.h"
+#include "libcore/comm/rank_cores.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/text/tokenizer.h"
@@ -118,7 +119,7 @@ void Trainer::plan_start() {
 // taken.
 void Trainer::check_memory() {
   start_rss_ = resident_bytes();
-  threads_ = threads_per_rank(spec_, world_);
+  threads_ = threads_per_rank(spec_.threads, world_);
   if (const int idle = idle_cores(threads_, world_); spec_.threads == 0 && idle > 0)
     warn(
         fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or "

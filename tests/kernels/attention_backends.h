@@ -20,11 +20,15 @@ struct Backend {
   void (*bwd)(const AttentionBwd&, Stream);
   int64_t (*workspace)(const AttentionBwd&, Stream);
   void (*paged)(const PagedAttention&, Stream);
+  int64_t (*paged_workspace)(const PagedAttention&, Stream);
   void (*kv_write)(const KvWrite&, Stream);
 };
 
-#define RW_BACKEND(ns, f32, fwd, bwd) \
-  Backend { #ns " " #fwd, f32, ns::fwd, ns::bwd, ns::attention_workspace, ns::paged_attention, ns::kv_write }
+#define RW_BACKEND(ns, f32, fwd, bwd)                                                                                 \
+  Backend {                                                                                                           \
+#ns " " #fwd, f32, ns::fwd, ns::bwd, ns::attention_workspace, ns::paged_attention, ns::paged_attention_workspace, \
+        ns::kv_write                                                                                                  \
+  }
 inline std::vector<Backend> backends(DType t) {
   std::vector<Backend> all{RW_BACKEND(cpu_scalar, true, attention_fwd, attention_bwd)};
   if (isa_supported(Isa::avx2)) all.push_back(RW_BACKEND(cpu_avx2, true, attention_fwd, attention_bwd));
@@ -61,6 +65,10 @@ class Rows {
     for (int64_t i = 0; i < rows_ * width; ++i) {
       float x = 0;
       uint16_t h = 0;
+      if (t_ == DType::i8) {
+        values[static_cast<size_t>(i)] = static_cast<double>(static_cast<int8_t>(*at(column, width, i)));
+        continue;
+      }
       std::memcpy(t_ == DType::f32 ? static_cast<void*>(&x) : &h, at(column, width, i),
                   static_cast<size_t>(dtype_bytes(t_)));
       values[static_cast<size_t>(i)] = static_cast<double>(t_ == DType::f32    ? x

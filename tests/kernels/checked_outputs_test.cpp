@@ -71,6 +71,22 @@ TEST_CASE("checked: every output of products, norms and activations") {
   check_outputs("gemm", &Ops::gemm,
                 {.c = y, .a = a, .b = b, .m = 3, .n = 5, .k = 7, .ldc = 9, .t = kT, .ct = DType::f32},
                 {{"c", y, DType::f32, 3, 5, 9}});
+  check_outputs("quant_gemm", &Ops::quant_gemm,
+                {.c = y,
+                 .a = a,
+                 .b_packed = b,
+                 .m = 3,
+                 .n = 5,
+                 .k = 7,
+                 .ldc = 9,
+                 .bits = QuantBits::int8,
+                 .group = 128,
+                 .t = kT,
+                 .ct = DType::f32},
+                {{"c", y, DType::f32, 3, 5, 9}});
+  check_outputs("quant_unpack", &Ops::quant_unpack,
+                {.b = y, .packed = b, .n = 3, .k = 5, .ldb = 6, .bits = QuantBits::int8, .group = 128},
+                {{"b", y, DType::f32, 3, 5, 6}});
   check_outputs("bias_bwd", &Ops::bias_bwd,
                 {.d_bias = y, .d_y = a, .rows = 3, .n = 5, .t = kT, .write = Write::overwrite},
                 {{"d_bias", y, DType::f32, 1, 5}});
@@ -155,6 +171,20 @@ TEST_CASE("checked: every output of positions, attention and pages") {
       "kv_write", &Ops::kv_write,
       {.k_pages = d_k, .v_pages = d_v, .k = k, .v = v, .slot = slot, .rows = 3, .kv_heads = 2, .d = 8, .t = kT},
       {{"k_pages", d_k, kT, 2, 16, 0, 3}, {"v_pages", d_v, kT, 2, 16, 0, 3}});
+  check_outputs("kv_write", &Ops::kv_write,
+                {.k_pages = q,
+                 .v_pages = o,
+                 .k = k,
+                 .v = v,
+                 .slot = slot,
+                 .rows = 3,
+                 .kv_heads = 2,
+                 .d = 8,
+                 .t = kT,
+                 .kv_t = DType::i8,
+                 .k_scales = d_k,
+                 .v_scales = d_v},
+                {{"k_scales", d_k, DType::f32, 2, 2, 0, 3}, {"v_scales", d_v, DType::f32, 2, 2, 0, 3}});
   check_outputs("paged_attention", &Ops::paged_attention,
                 {.o = o,
                  .q = q,

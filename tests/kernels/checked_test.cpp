@@ -301,6 +301,56 @@ TEST_CASE("checked: the place is named, only the first is kept, an overflow's in
   CHECK(found_by(&Ops::gemm, g) == "gemm in block 3: element (row 1, column 0) of c is NaN" + kInherited);
 }
 
+TEST_CASE("checked: a NaN in a quantised product and in keys kept in 8 bits") {
+  const int64_t m = 3, n = 37, k = 200;
+  alignas(64) static char packed[1 << 16], workspace[1 << 20];
+  Array a(kT, m * k, 1), w(DType::f32, n * k, 2), bias(DType::f32, n, 3), c(kT, m * n);
+  for (QuantBits bits : {QuantBits::int8, QuantBits::int4}) {
+    const QuantPack pack{
+        .packed = packed, .b = w.f32(), .n = n, .k = k, .bits = bits, .group = default_quant_group(bits)};
+    REQUIRE(cpu_ops().quant_packed_bytes(pack, {}) <= int64_t{sizeof packed});
+    const QuantGemm g{.c = c.data(),
+                      .a = a.data(),
+                      .b_packed = packed,
+                      .bias = bias.f32(),
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .bits = bits,
+                      .group = pack.group,
+                      .t = kT,
+                      .ct = kT,
+                      .workspace = workspace};
+    REQUIRE(cpu_ops().quant_gemm_workspace(g, {.threads = 2}) <= int64_t{sizeof workspace});
+    CHECK(found_by(&Ops::quant_pack, pack) == "");
+    check_planted({"quant_gemm", {&a, &bias}, 17}, &Ops::quant_gemm, g);
+    w.set(5 * k + 2, NAN);
+    CHECK(found_by(&Ops::quant_pack, pack) ==
+          "quant_pack in block 3: element (row 5, column 2) of packed is NaN" + kInherited);
+    CHECK(found_by(&Ops::quant_gemm, g) == "quant_gemm in block 3: element (row 0, column 5) of c is NaN" + kInherited);
+    w.set(5 * k + 2, 0);
+  }
+  Array key(kT, 2 * 16, 1), value(kT, 2 * 16, 2), scales(DType::f32, 8, 3);
+  char pages[2][4 * 16];
+  const int64_t slot[] = {3, 1};
+  const KvWrite write{.k_pages = pages[0],
+                      .v_pages = pages[1],
+                      .k = key.data(),
+                      .v = value.data(),
+                      .slot = slot,
+                      .rows = 2,
+                      .kv_heads = 2,
+                      .d = 8,
+                      .t = kT,
+                      .kv_t = DType::i8,
+                      .k_scales = scales.f32(),
+                      .v_scales = scales.f32()};
+  CHECK(found_by(&Ops::kv_write, write) == "");
+  key.set(9, NAN), value.set(9, NAN);
+  CHECK(found_by(&Ops::kv_write, write) ==
+        "kv_write in block 3: element (row 3, column 1) of k_scales is NaN" + kInherited);
+}
+
 TEST_CASE("checked: packed matrices are looked at when they are packed, and asked when a product is bad") {
   for (DType t : kActivations) {
     const int64_t m = 3, n = 37, k = 41;

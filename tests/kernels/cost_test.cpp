@@ -25,6 +25,7 @@ TEST_CASE("cost of the streaming ops") {
   CHECK(cost(SwigluFwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 20);
   CHECK(cost(SwigluBwd{.rows = 2, .f = 5, .t = bf16}).bytes_written == 40);
   check_cost(cost(EmbeddingFwd{.rows = 3, .c = 5, .t = bf16}), 0, 60 + 12, 30);
+  check_cost(cost(EmbeddingFwd{.rows = 3, .c = 5, .t = f32, .table_t = bf16}), 0, 30 + 12, 60);
   float table = 0;
   check_cost(cost(EmbeddingBwd{.d_table = &table, .rows = 3, .c = 5, .t = bf16}), 15, 30 + 60 + 12, 60);
   check_cost(cost(EmbeddingBwd{.d_table = &table, .d_pos_table = &table, .rows = 3, .c = 5, .t = bf16}), 30,
@@ -78,6 +79,32 @@ TEST_CASE("cost of paged attention: a token sees its context, a prompt the trian
   CHECK(cost(a).bytes_read == 2 * 16 * (4 * 4 + 2 * 13 * 2));
   CHECK(cost(a).bytes_written == 2 * 16 * 4 * 4);
   CHECK(cost(KvWrite{.rows = 3, .kv_heads = 2, .d = 16, .t = DType::f32}).bytes_written == 3 * 2 * 2 * 16 * 4);
+}
+
+// 8 bits: a byte an element, 4 for the scale of a token and kv head.
+TEST_CASE("cost of pages of 8 bits") {
+  const int32_t q_start[] = {0, 1, 4}, context_len[] = {10, 3};
+  const PagedAttention a{.q_start = q_start,
+                         .context_len = context_len,
+                         .n_seq = 2,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .d = 16,
+                         .t = DType::bf16,
+                         .kv_t = DType::i8};
+  CHECK(cost(a).bytes_read == 2 * 16 * 4 * 4 + 2 * 13 * 2 * (16 + 4));
+  const KvWrite w{.rows = 3, .kv_heads = 2, .d = 16, .t = DType::bf16, .kv_t = DType::i8};
+  check_cost(cost(w), 0, 3 * 2 * 2 * 16 * 2 + 3 * 8, 3 * 2 * 2 * (16 + 4));
+}
+
+// A group of 128 has a scale of 2 bytes; four groups of 32 share one and have 4 bits each.
+TEST_CASE("cost of quantised products") {
+  QuantGemm g{.m = 3, .n = 5, .k = 256, .bits = QuantBits::int8, .group = 128, .t = DType::bf16, .ct = DType::f32};
+  check_cost(cost(g), 2 * 3 * 5 * 256, 3 * 256 * 2 + 5 * (256 + 2 * 2), 3 * 5 * 4);
+  g.bits = QuantBits::int4, g.group = 32;
+  CHECK(cost(g).bytes_read == 3 * 256 * 2 + 5 * (128 + 2 * 2 + 8 / 2));
+  check_cost(cost(QuantPack{.n = 5, .k = 256, .bits = QuantBits::int8, .group = 128}), 0, 4 * 5 * 256, 5 * 260);
+  check_cost(cost(QuantUnpack{.n = 5, .k = 256, .bits = QuantBits::int8, .group = 128}), 5 * 256, 5 * 260, 4 * 5 * 256);
 }
 
 }  // namespace

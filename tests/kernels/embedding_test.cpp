@@ -36,6 +36,34 @@ TEST_CASE("embedding_fwd looks rows up, exactly rounded") {
   });
 }
 
+TEST_CASE("embedding_fwd from a table of any type") {
+  each_table_and_type([](const Ops& ops, DType t) {
+    const int64_t v = 11, rows = 9, c = 37;
+    const std::vector<int32_t> id = ids(rows, v, 7), pos = ids(rows, 5, 3);
+    for (DType table_t : kActivations) {
+      for (bool with_pos : {false, true}) {
+        Array table(table_t, v * c, 1), pos_table(DType::f32, 5 * c, 2), x(t, rows * c), want(t, rows * c);
+        ops.embedding_fwd({.x = x.data(),
+                           .table = table.data(),
+                           .pos_table = with_pos ? pos_table.f32() : nullptr,
+                           .id = id.data(),
+                           .pos = pos.data(),
+                           .rows = rows,
+                           .c = c,
+                           .t = t,
+                           .table_t = table_t},
+                          {2});
+        for (int64_t i = 0; i < rows * c; ++i) {
+          const float token = static_cast<float>(table[id[i / c] * c + i % c]);
+          want.set(i, with_pos ? token + static_cast<float>(pos_table[pos[i / c] * c + i % c]) : token);
+        }
+        CHECK(x.same_bits(want));
+        CHECK(x.canaries_alive());
+      }
+    }
+  });
+}
+
 // Ranges of the vocabulary, an empty one among them, and a position table that one of the ranks has.
 TEST_CASE("embeddings of a range of the vocabulary: other ids are zeros and leave no gradient") {
   each_table_and_type([](const Ops& ops, DType t) {

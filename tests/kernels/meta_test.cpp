@@ -22,6 +22,25 @@ void each_op(const F& f) {
   const DType t = DType::bf16;
   f("gemm", &Ops::gemm, Gemm{.c = p, .a = p, .b = p, .bias = x, .m = 3, .n = 5, .k = 7, .t = t, .ct = t});
   f("gemm_pack", &Ops::gemm_pack, GemmPack{.packed = p, .b = p, .n = 5, .k = 7, .src_t = DType::f32, .t = t});
+  {
+    const QuantBits bits = QuantBits::int4;
+    const int64_t group = 32;
+    f("quant_pack", &Ops::quant_pack, QuantPack{.packed = p, .b = x, .n = 5, .k = 700, .bits = bits, .group = group});
+    f("quant_unpack", &Ops::quant_unpack,
+      QuantUnpack{.b = x, .packed = p, .n = 5, .k = 700, .bits = bits, .group = group});
+    f("quant_gemm", &Ops::quant_gemm,
+      QuantGemm{.c = p,
+                .a = p,
+                .b_packed = p,
+                .bias = x,
+                .m = 3,
+                .n = 5,
+                .k = 700,
+                .bits = bits,
+                .group = group,
+                .t = t,
+                .ct = t});
+  }
   f("bias_bwd", &Ops::bias_bwd, BiasBwd{.d_bias = x, .d_y = p, .rows = 3, .n = 5, .t = t, .write = Write::accumulate});
   f("norm_fwd", &Ops::norm_fwd,
     NormFwd{.y = p, .rstd = x, .x = p, .w = x, .rows = 3, .c = 5, .eps = 1, .kind = NormKind::rms, .t = t});
@@ -114,8 +133,8 @@ TEST_CASE("meta ops count what cost() says, by name") {
     });
   }
   CHECK(log.ops.size() == static_cast<size_t>(kinds));
-  // The table holds the name, the counted ops, three sizes and read: none was forgotten above.
-  CHECK(sizeof(Ops) == sizeof(void*) * static_cast<size_t>(1 + kinds + 3 + 1));
+  // The table holds the name, the counted ops, six sizes and read: none was forgotten above.
+  CHECK(sizeof(Ops) == sizeof(void*) * static_cast<size_t>(1 + kinds + 6 + 1));
   CHECK(log.first_bad.empty());
 }
 
@@ -146,6 +165,13 @@ TEST_CASE("meta sizes are the backend's") {
     CHECK(meta_ops().gemm_workspace(g, s) == ops.gemm_workspace(g, s));
     CHECK(meta_ops().packed_bytes(pack, s) == ops.packed_bytes(pack, s));
     CHECK(meta_ops().attention_workspace(a, s) == ops.attention_workspace(a, s));
+    const QuantPack quant{.packed = nowhere(), .b = nowhere<float>(), .n = 129, .k = 257, .group = 128};
+    const QuantGemm product{
+        .c = nowhere(), .a = p, .b_packed = p, .m = 65, .n = 129, .k = 257, .group = 128, .t = t, .ct = t};
+    const PagedAttention paged{.heads = 4, .kv_heads = 2, .d = 8, .t = t};
+    CHECK(meta_ops().quant_packed_bytes(quant, s) == ops.quant_packed_bytes(quant, s));
+    CHECK(meta_ops().quant_gemm_workspace(product, s) == ops.quant_gemm_workspace(product, s));
+    CHECK(meta_ops().paged_attention_workspace(paged, s) == ops.paged_attention_workspace(paged, s));
     CHECK(log.ops.empty());
   });
 }

@@ -3,99 +3,12 @@
 #include <algorithm>
 #include <string>
 
-#include "tests/kernels/attention_backends.h"
+#include "tests/kernels/paged_pool.h"
 
 using namespace rw;
 using namespace rw::test;
 
 namespace {
-
-// A pool of pages that holds sequences of a shape, each page in a scattered place, filled through kv_write.
-struct Pool {
-  Shape shape;
-  DType t;
-  int64_t page_tokens, max_pages;
-  std::vector<int32_t> table;
-  std::vector<int64_t> slots;
-  Rows k, v;
-
-  static int64_t longest(const Shape& s) {
-    return s.lengths.empty() ? 0 : *std::max_element(s.lengths.begin(), s.lengths.end());
-  }
-  static int64_t pages_each(const Shape& s, int64_t page) { return longest(s) / page + 1; }
-  static int64_t pool_rows(const Shape& s, int64_t page) {
-    return static_cast<int64_t>(s.lengths.size()) * pages_each(s, page) * page;
-  }
-
-  Pool(const Shape& s, DType type, int64_t page)
-      : shape(s),
-        t(type),
-        page_tokens(page),
-        max_pages(pages_each(s, page)),
-        k(type, pool_rows(s, page), s.kv_heads * s.d),
-        v(type, pool_rows(s, page), s.kv_heads * s.d) {
-    const int64_t n = static_cast<int64_t>(s.lengths.size()) * max_pages;
-    for (int64_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>(n - 1 - i));
-    for (size_t seq = 0; seq < s.lengths.size(); ++seq) {
-      for (int64_t i = 0; i < s.lengths[seq]; ++i)
-        slots.push_back(table[static_cast<size_t>(static_cast<int64_t>(seq) * max_pages + i / page)] * page + i % page);
-    }
-  }
-  void fill(const Backend& b, Run& run, int threads) {
-    b.kv_write({.k_pages = k.data(),
-                .v_pages = v.data(),
-                .k = run.qkv.data(run.k_column()),
-                .v = run.qkv.data(run.v_column()),
-                .slot = slots.data(),
-                .rows = static_cast<int64_t>(slots.size()),
-                .kv_heads = shape.kv_heads,
-                .d = shape.d,
-                .ld = run.qkv.stride(),
-                .t = t},
-               Stream{threads});
-  }
-  // The queries first[s] .. first[s] + n[s] of each sequence, read from run.qkv and written to run.o where the dense
-  // attention would write them (the batch in between is packed).
-  void attend(const Backend& b, Run& run, const std::vector<int32_t>& first, const std::vector<int32_t>& n,
-              int threads) {
-    const int64_t width = run.q_width();
-    const std::vector<double> all = run.qkv.get(0, run.q_width());
-    std::vector<double> picked;
-    std::vector<int32_t> start{0}, context;
-    for (size_t s = 0; s < n.size(); ++s) {
-      const int64_t row = run.cu[s] + first[s];
-      picked.insert(picked.end(), all.begin() + row * width, all.begin() + (row + n[s]) * width);
-      start.push_back(start.back() + n[s]);
-      context.push_back(first[s] + n[s]);
-    }
-    Rows q(t, start.back(), run.q_width() + 7), o(t, start.back(), run.q_width() + 1);
-    q.put(0, run.q_width(), picked);
-    b.paged({.o = o.data(),
-             .q = q.data(),
-             .k_pages = k.data(),
-             .v_pages = v.data(),
-             .page_table = table.data(),
-             .q_start = start.data(),
-             .context_len = context.data(),
-             .n_seq = static_cast<int64_t>(n.size()),
-             .max_pages = max_pages,
-             .page_tokens = page_tokens,
-             .heads = shape.heads,
-             .kv_heads = shape.kv_heads,
-             .d = shape.d,
-             .ldo = o.stride(),
-             .ldq = q.stride(),
-             .scale = run.scale,
-             .t = t},
-            Stream{threads});
-    CHECK(o.intact_outside(0, run.q_width()));
-    const std::vector<double> got = o.get(0, run.q_width());
-    for (size_t s = 0; s < n.size(); ++s)
-      std::copy(got.begin() + start[s] * width, got.begin() + start[s + 1] * width,
-                result.begin() + (run.cu[s] + first[s]) * width);
-  }
-  std::vector<double> result;
-};
 
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
@@ -104,13 +17,6 @@ const std::vector<Shape>& shapes() {
       {2, 1, 256, {97}},      {2, 2, 8, {0}},       {20, 1, 24, {34, 36}},
   };
   return all;
-}
-
-std::vector<Backend> paged_backends() { return backends(DType::f32); }  // paged attention has no second bf16 way
-
-std::string describe(const Shape& s, const Backend& b, DType t) {
-  return std::string(b.name) + " " + dtype_name(t) + " H" + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
-         " D" + std::to_string(s.d) + " T" + std::to_string(s.tokens());
 }
 
 }  // namespace
@@ -149,6 +55,7 @@ TEST_CASE("paged attention: a query's bits do not depend on chunks, batch mates 
       CAPTURE(describe(s, b, t));
       Run run(s, t, in);
       Pool pool(s, t, 16);
+      pool.fixed_order = true;
       pool.fill(b, run, 1);
       const std::vector<double> empty(static_cast<size_t>(s.tokens() * run.q_width()));
       pool.result = empty;

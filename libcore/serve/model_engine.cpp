@@ -1,0 +1,173 @@
+#include "libcore/serve/model_engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "libcore/base/error.h"
+#include "libcore/base/hash.h"
+#include "libcore/base/log.h"
+#include "libcore/comm/agree.h"
+#include "libcore/comm/rank_cores.h"
+#include "libcore/comm/watch.h"
+#include "libcore/serve/rank_plans.h"
+
+namespace rw {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beyond the sequences of a step, full-length ones whose pages the prefix cache may keep.
+constexpr int64_t kCachedSequences = 64;
+
+std::string folder_name(const std::string& path) {
+  const fs::path p = fs::path(path).lexically_normal();
+  const std::string name = (p.has_filename() ? p : p.parent_path()).filename().string();
+  return name.empty() ? "model" : name;
+}
+
+int64_t file_time(const std::string& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  if (error) return 0;
+  const auto age = fs::file_time_type::clock::now() - written;
+  return std::chrono::duration_cast<std::chrono::seconds>((std::chrono::system_clock::now() - age).time_since_epoch())
+      .count();
+}
+
+DType kv_type(const ServeSpec& spec) {
+  if (spec.kv_dtype == "int8") return DType::i8;
+  const std::string t = spec.kv_dtype == "auto" ? spec.precision : spec.kv_dtype;
+  if (t != spec.precision)
+    fail(ErrorKind::usage, "--kv-dtype {}: expected auto, int8 or the precision, {}", spec.kv_dtype, spec.precision);
+  return t == "f32" ? DType::f32 : DType::bf16;
+}
+
+WeightQuant weight_quant(const ServeSpec& spec) {
+  if (spec.quantize == "int8") return {.format = WeightFormat::int8, .group = spec.quantize_group};
+  if (spec.quantize == "int4") return {.format = WeightFormat::int4, .group = spec.quantize_group};
+  return {};
+}
+
+RunnerSpec runner_spec(const ServeSpec& spec, const ServingModel& model, const Comm& world) {
+  return {.model = model.source.spec,
+          .precision = spec.precision == "f32" ? DType::f32 : DType::bf16,
+          .kv_t = kv_type(spec),
+          .quant = weight_quant(spec),
+          .threads = threads_per_rank(spec.threads, world),
+          .max_rows = spec.max_batch_tokens,
+          .max_seqs = spec.max_num_seqs,
+          .max_len = model.max_model_len,
+          .page_tokens = spec.block_size,
+          .deterministic = spec.deterministic};
+}
+
+MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& world) {
+  // What a runner without pages takes, counted by making one on a counting arena.
+  const std::unique_ptr<Comm> meta = make_meta_comm(world.rank(), world.size());
+  const ModelRunner counted(runner, *meta, ArenaKind::count);
+  const Arena& arena = counted.arena();
+  const int64_t weights = arena.bytes(MemoryOwner::weights) + arena.bytes(MemoryOwner::packed_weights),
+                pages = (runner.max_len + runner.page_tokens - 1) / runner.page_tokens;
+  if (spec.memory == 0 && spec.memory_utilization >= 0.97)
+    log_warning("--memory-utilization {}: leaves little for the system; 0.9 is safer", spec.memory_utilization);
+  return memory_budget({.memory = spec.memory,
+                        .utilization = spec.memory_utilization,
+                        .available = available_bytes() / std::max(1, ranks_of_host(world)),
+                        .weights = weights,
+                        .runtime = arena.total_bytes() - weights + resident_bytes(),
+                        .page_bytes = KvPages::page_bytes(counted.kv_spec()),
+                        .page_tokens = runner.page_tokens,
+                        .max_len = runner.max_len,
+                        .most_pages = (runner.max_seqs + kCachedSequences) * pages});
+}
+
+ServingModel open_model(const ServeSpec& spec) {
+  ServingModel m{.name = spec.served_model_name.empty() ? folder_name(spec.model) : spec.served_model_name,
+                 .source = open_model_source(spec.model)};
+  const ModelSpec& model = m.source.spec;
+  if (m.source.tokenizer_json.empty())
+    fail(ErrorKind::input, "{}: holds no tokenizer; expected a tokenizer.json beside config.json", spec.model);
+  m.tokenizer = parse_tokenizer(m.source.tokenizer_json, spec.model + " (tokenizer)");
+  if (m.tokenizer->vocab_size() > model.vocab_size)
+    fail(ErrorKind::input, "{}: its tokenizer has {} tokens, the model's vocabulary {}", spec.model,
+         m.tokenizer->vocab_size(), model.vocab_size);
+  if (spec.max_model_len > model.max_position)
+    fail(ErrorKind::usage, "--max-model-len {}: the model's longest sequence is {}", spec.max_model_len,
+         model.max_position);
+  m.max_model_len = spec.max_model_len > 0 ? spec.max_model_len : model.max_position;
+  m.identity = hex64(
+      hash64(model_identity(model) + m.tokenizer->identity() + m.source.identity + std::to_string(m.source.step)));
+  if (model.eos_id >= 0) m.ends.push_back(static_cast<int32_t>(model.eos_id));
+  for (const int64_t id : model.other_eos_ids) m.ends.push_back(static_cast<int32_t>(id));
+  if (const int32_t id = m.tokenizer->end_of_text(); id >= 0) m.ends.push_back(id);
+  std::sort(m.ends.begin(), m.ends.end());
+  m.ends.erase(std::unique(m.ends.begin(), m.ends.end()), m.ends.end());
+  m.created = file_time(spec.model);
+  return m;
+}
+
+}  // namespace
+
+ServingModel open_serving_model(const ServeSpec& spec, Comm& world) {
+  ServingModel model;
+  agree(world, [&] { model = open_model(spec); });
+  return model;
+}
+
+ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& model, Comm& world) {
+  RunnerSpec runner;
+  MemoryBudget budget{};
+  agree(world, [&] {
+    if (spec.tp != 0 && spec.tp != world.size())
+      fail(ErrorKind::usage, "--tp {}: expected as many as there are ranks, {} (mpirun -n {} dserve ...)", spec.tp,
+           world.size(), spec.tp);
+    if (const std::string fault = tp_fault(model.source.spec, world.size()); !fault.empty())
+      fail(ErrorKind::usage, "{}", fault);
+    runner = runner_spec(spec, model, world);
+    budget = budget_of(spec, runner, world);
+  });
+  runner.n_pages = budget.n_pages = world.all_reduce_value(budget.n_pages, ReduceOp::min);
+  ServingRunner made{.runner = nullptr,
+                     .budget = budget,
+                     .scheduler = {.n_pages = budget.n_pages,
+                                   .block_tokens = spec.block_size,
+                                   .max_seqs = spec.max_num_seqs,
+                                   .max_batch_tokens = spec.max_batch_tokens,
+                                   .itl_budget_s = spec.itl_budget_ms / 1000,
+                                   .max_preemptions = spec.max_preemptions,
+                                   .prefix_cache = spec.prefix_cache},
+                     .page_bytes = budget.kv / std::max<int64_t>(budget.n_pages, 1)};
+  made.runner = std::make_unique<ModelRunner>(runner, world);
+  agree(world, [&] { made.runner->load(*model.source.weights); });
+  return made;
+}
+
+std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& model, std::vector<WarmPrompt> warmup,
+                                    Comm& world) {
+  ServingRunner made = make_serving_runner(spec, model, world);
+  log_info("{}", made.budget.text());
+  const SchedulerSpec scheduler = made.scheduler;
+  EngineSpec engine{.scheduler = scheduler,
+                    .admission = {.max_model_len = model.max_model_len,
+                                  .max_seqs = spec.max_num_seqs,
+                                  .max_queue = spec.max_queue,
+                                  .slo_ttft_s = spec.slo_ttft_ms / 1000},
+                    .ends = model.ends,
+                    .warmup = std::move(warmup),
+                    .weights_bytes = made.budget.weights,
+                    .kv_bytes = made.budget.kv,
+                    .runtime_bytes = made.budget.runtime,
+                    .page_bytes = made.page_bytes};
+  StepLog log = spec.log_steps ? StepLog(fs::path(spec.out) / "steps.jsonl", scheduler) : StepLog();
+  return std::make_unique<LiveEngine>(std::move(engine), make_lead_runner(std::move(made.runner), world),
+                                      *model.tokenizer, std::move(log));
+}
+
+void serve_other_rank(const ServeSpec& spec, Comm& world) {
+  const ServingModel model = open_serving_model(spec, world);
+  const ServingRunner made = make_serving_runner(spec, model, world);
+  follow_plans(*made.runner, world);
+}
+
+}  // namespace rw

@@ -1,0 +1,155 @@
+#include "libcore/serve/step_log.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "libcore/base/error.h"
+
+namespace rw {
+namespace {
+
+constexpr int64_t kFormat = 1;
+
+Json arrival_json(const Arrival& a) {
+  // Of the sampling nothing is a scheduler's affair.
+  return {
+      {"add", a.id},      {"prompt", a.prompt}, {"max_tokens", a.max_tokens}, {"prompt_logprobs", a.prompt_logprobs},
+      {"cache", a.cache}, {"salt", a.salt},     {"priority", a.priority}};
+}
+
+Json spec_json(const SchedulerSpec& s) {
+  return {{"format", kFormat},
+          {"n_pages", s.n_pages},
+          {"block_tokens", s.block_tokens},
+          {"max_seqs", s.max_seqs},
+          {"max_batch_tokens", s.max_batch_tokens},
+          {"itl_budget_s", s.itl_budget_s},
+          {"max_preemptions", s.max_preemptions},
+          {"prefix_cache", s.prefix_cache}};
+}
+
+// Throws nlohmann's exceptions where a key is missing or of another type.
+SchedulerSpec spec_of(const Json& line) {
+  return {.n_pages = line.at("n_pages"),
+          .block_tokens = line.at("block_tokens"),
+          .max_seqs = line.at("max_seqs"),
+          .max_batch_tokens = line.at("max_batch_tokens"),
+          .itl_budget_s = line.at("itl_budget_s"),
+          .max_preemptions = line.at("max_preemptions"),
+          .prefix_cache = line.at("prefix_cache")};
+}
+
+Arrival arrival_of(const Json& line) {
+  return {.id = line.at("add"),
+          .prompt = line.at("prompt"),
+          .max_tokens = line.at("max_tokens"),
+          .sampling = {},
+          .prompt_logprobs = line.at("prompt_logprobs"),
+          .cache = line.at("cache"),
+          .salt = line.at("salt"),
+          .priority = line.at("priority")};
+}
+
+class Replay {
+ public:
+  explicit Replay(const SchedulerSpec& spec) : scheduler_(spec) {}
+  // One line after the first.
+  void line(const Json& j, int64_t number) {
+    if (j.contains("add")) {
+      Arrival a = arrival_of(j);
+      if (!scheduler_.fits(static_cast<int64_t>(a.prompt.size()), a.max_tokens) || a.prompt.empty())
+        fail(ErrorKind::input, "its sequence can never run");
+      scheduler_.add(std::move(a));
+      ++report.arrivals;
+    } else if (j.contains("end")) {
+      scheduler_.end(j.at("end"));
+      ++report.ends;
+    } else if (j.contains("plan")) {
+      check_plan(j.at("plan"), number);
+    } else if (j.contains("seconds")) {
+      StepOutcome outcome{.seconds = j.at("seconds"), .drawn = {}};
+      for (const Json& d : j.at("drawn")) outcome.drawn.emplace_back(d.at(0), d.at(1));
+      scheduler_.done(outcome);
+      report.model_s += outcome.seconds;
+    } else if (j.contains("keep")) {
+      scheduler_.keep(j.at("keep"));
+    } else if (j.contains("release")) {
+      scheduler_.release(j.at("release"));
+    } else {
+      fail(ErrorKind::input, "expected add, end, plan, seconds, keep or release");
+    }
+    report.preemptions = scheduler_.stats().preemptions;
+  }
+  ReplayReport report;
+
+ private:
+  void check_plan(const Json& expected, int64_t number) {
+    StepPlan plan;
+    scheduler_.next(plan);
+    ++report.steps;
+    for (const SequenceRows& r : plan.rows) (r.n == 1 ? report.decode_tokens : report.prefill_tokens) += r.n;
+    const Json found = plan_json(plan);
+    if (found == expected) return;
+    report.first_difference = number;
+    report.expected = expected.dump();
+    report.found = found.dump();
+  }
+  Scheduler scheduler_;
+};
+
+}  // namespace
+
+StepLog::StepLog(const std::filesystem::path& file, const SchedulerSpec& spec) : lines_(file), on_(true) {
+  lines_.write(spec_json(spec));
+}
+
+void StepLog::arrival(const Arrival& arrival) {
+  if (on_) lines_.write(arrival_json(arrival));
+}
+void StepLog::end(SequenceId id) {
+  if (on_) lines_.write({{"end", id}});
+}
+void StepLog::plan(const StepPlan& plan) {
+  if (on_) lines_.write({{"plan", plan_json(plan)}});
+}
+void StepLog::outcome(const StepOutcome& outcome) {
+  if (!on_) return;
+  Json drawn = Json::array();
+  for (const auto& [id, token] : outcome.drawn) drawn.push_back({id, token});
+  lines_.write({{"seconds", outcome.seconds}, {"drawn", drawn}});
+}
+void StepLog::keep(SequenceId id) {
+  if (on_) lines_.write({{"keep", id}});
+}
+void StepLog::release(int64_t handle) {
+  if (on_) lines_.write({{"release", handle}});
+}
+
+ReplayReport replay(const std::filesystem::path& log) {
+  std::ifstream in(log);
+  if (!in) fail(ErrorKind::input, "{}: expected a log written by dserve --log-steps, found no such file", log.string());
+  std::unique_ptr<Replay> run;
+  std::string text;
+  for (int64_t number = 1; std::getline(in, text); ++number) {
+    const std::string where = log.string() + ":" + std::to_string(number);
+    try {
+      const Json line = parse_json(text, where);
+      if (run == nullptr) {
+        if (line.value("format", int64_t{0}) != kFormat) fail(ErrorKind::input, "expected a log of format {}", kFormat);
+        run = std::make_unique<Replay>(spec_of(line));
+        continue;
+      }
+      run->line(line, number);
+    } catch (const nlohmann::json::exception& e) {
+      fail(ErrorKind::input, "{}: expected a line of a step log ({})", where, e.what());
+    } catch (const Error& e) {
+      fail(ErrorKind::input, "{}: {}", where, e.what());
+    }
+    if (run->report.first_difference >= 0) break;
+  }
+  if (run == nullptr)
+    fail(ErrorKind::input, "{}: expected a log written by dserve --log-steps, found nothing in it", log.string());
+  return run->report;
+}
+
+}  // namespace rw

@@ -1,0 +1,34 @@
+// A trace for Perfetto or chrome://tracing: a JSON array of events, written as they come. The format makes the closing
+// bracket optional, so a killed process leaves a file that loads.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "libcore/base/json.h"
+
+namespace rw {
+
+class ChromeTrace {
+ public:
+  // Error{runtime} when the file cannot be made. `process`: what the viewer calls it.
+  ChromeTrace(const std::filesystem::path& file, const std::string& process);
+  ChromeTrace(const ChromeTrace&) = delete;
+  ChromeTrace& operator=(const ChromeTrace&) = delete;
+  ~ChromeTrace();  // closes the array
+  struct Event {
+    std::string name;
+    double start_s, end_s;  // one clock for the whole file
+    int64_t row;            // events of a row follow one another or nest
+    const Json* args = nullptr;
+  };
+  // All of them, or none that is torn; returns false, and keeps quiet, when the disk is full.
+  bool write(const std::vector<Event>& events);
+
+ private:
+  bool append(const std::string& text);
+  int fd_ = -1;
+};
+
+}  // namespace rw
