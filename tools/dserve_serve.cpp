@@ -128,7 +128,6 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
                             .footer = kFooter};
   if (const auto code = parse_job_command_line(command, argc, argv, world)) return *code;
   check_serve_spec(spec);
-  world.set_timeout(spec.comm_timeout);
   if (const char* key = std::getenv("RANKWRIGHT_API_KEY"); key != nullptr && spec.api_key.empty()) spec.api_key = key;
   if (world.rank() != 0) {
     serving_began();  // the first rank says when it ends

@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/attention_bf16_math.h"
 #include "kernels/cpu/gemm_amx_tiles.h"
+#include "kernels/cpu/paged_prefill.h"
 
 namespace rw::RW_ISA {
 namespace {
@@ -80,5 +81,9 @@ struct TileMath : Bf16Packing {
 
 void attention_fwd_tiles(const AttentionFwd& a, Stream stream) { forward<TileMath, bf16>(a, stream); }
 void attention_bwd_tiles(const AttentionBwd& a, Stream stream) { backward<TileMath, bf16>(a, stream); }
+void paged_prefill_tiles(const PagedAttention& a, Stream stream) {
+  if (a.kv_t == DType::bf16) prefill<TileMath, bf16, bf16>(a, stream.threads);
+  else prefill<TileMath, bf16, int8_t>(a, stream.threads);
+}
 
 }  // namespace rw::RW_ISA

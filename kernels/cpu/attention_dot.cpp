@@ -2,6 +2,7 @@
 #include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/attention_bf16_math.h"
+#include "kernels/cpu/paged_prefill.h"
 
 namespace rw::RW_ISA {
 namespace {
@@ -21,5 +22,9 @@ struct DotMath : Bf16Packing {
 
 void attention_fwd_dot(const AttentionFwd& a, Stream stream) { forward<DotMath, bf16>(a, stream); }
 void attention_bwd_dot(const AttentionBwd& a, Stream stream) { backward<DotMath, bf16>(a, stream); }
+void paged_prefill_dot(const PagedAttention& a, Stream stream) {
+  if (a.kv_t == DType::bf16) prefill<DotMath, bf16, bf16>(a, stream.threads);
+  else prefill<DotMath, bf16, int8_t>(a, stream.threads);
+}
 
 }  // namespace rw::RW_ISA

@@ -15,28 +15,37 @@ namespace {
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 constexpr float kMasked = -1e30f;  // finite: inf - inf would be NaN
 
-// Workspace of one thread.
+// What a block of queries of one head keeps while it goes through its keys.
 template <class M>
-struct ForwardTile {
+struct QueryState {
   using W = typename M::W;
-  W* q_rows;      // (64, dw)
-  W* q_columns;   // (dw, 64): B operand
-  float* s;       // (64 keys, 64 queries)
-  W* p;           // (64/kPair, 64): B operand; f32 has it in the place of s, bf16 after it
-  float* o;       // (dp, 64)
-  float* o_rows;  // (64, dp)
-  float* max;     // (64), in units of log2
-  float* sum;     // (64)
+  W* q_columns;  // (dw, 64): B operand
+  float* o;      // (dp, 64)
+  float* max;    // (64), in units of log2
+  float* sum;    // (64)
 
-  ForwardTile(Carver& c, const HeadShape<M>& h)
-      : q_rows(c.take<W>(h.rows_words())),
-        q_columns(c.take<W>(h.rows_words())),
-        s(c.take<float>(kBlock * kBlock)),
-        p(M::kPair == 1 ? reinterpret_cast<W*>(s) : c.take<W>(kBlock * kBlock / M::kPair)),
+  QueryState(Carver& c, const HeadShape<M>& h)
+      : q_columns(c.take<W>(h.rows_words())),
         o(c.take<float>(h.dp * kBlock)),
-        o_rows(c.take<float>(h.dp * kBlock)),
         max(c.take<float>(kBlock)),
         sum(c.take<float>(kBlock)) {}
+};
+
+// Workspace of one thread.
+template <class M>
+struct ForwardTile : QueryState<M> {
+  using W = typename M::W;
+  W* q_rows;      // (64, dw)
+  float* s;       // (64 keys, 64 queries)
+  W* p;           // (64/kPair, 64): B operand; f32 has it in the place of s, bf16 after it
+  float* o_rows;  // (64, dp)
+
+  ForwardTile(Carver& c, const HeadShape<M>& h)
+      : QueryState<M>(c, h),
+        q_rows(c.take<W>(h.rows_words())),
+        s(c.take<float>(kBlock * kBlock)),
+        p(M::kPair == 1 ? reinterpret_cast<W*>(s) : c.take<W>(kBlock * kBlock / M::kPair)),
+        o_rows(c.take<float>(h.dp * kBlock)) {}
 };
 
 // The whole workspace of a forward call over `tokens` tokens.
@@ -63,19 +72,30 @@ struct ForwardSpace {
   }
 };
 
-// Softmax over `keys` more rows of t.s for the query lanes [lane0, lanes): scores to P, running max and sum, and O
-// scaled to the new maximum. On the diagonal key i is seen by lanes from lane0 + i on.
-template <class M, bool kDiagonal>
-void online_softmax(const ForwardTile<M>& t, int64_t keys, int64_t lane0, int64_t lanes, float scale_log2, int64_t dp) {
+// Keys [first, first + keys) of a block of 64 (k_rows, v_columns), for the lanes [lane0, lanes). A diagonal piece's key
+// first + i is seen by the lanes from diagonal + i on. Of whole numbers, the block's keys and values have scales.
+template <class M>
+struct ForwardPiece {
+  const typename M::W *k_rows, *v_columns;
+  int64_t first, keys, lane0, lanes;
+  int64_t diagonal = 0;
+  const float *k_scale = nullptr, *v_scale = nullptr;  // (64)
+};
+
+// Softmax over one more piece in t.s: scores to P, running max and sum, and O scaled to the new maximum.
+template <class M, bool kDiagonal, bool kScaled>
+void online_softmax(const ForwardTile<M>& t, const HeadShape<M>& h, const ForwardPiece<M>& piece, float scale_log2) {
+  const int64_t keys = piece.keys, lane0 = piece.lane0, lanes = piece.lanes;
   alignas(64) float corrections[kBlock];
   bool rescale = false;
   for (int64_t lane = lane0; lane < lanes; lane += kW) {
     vf reach{};  // keys of this piece that a lane sees, less one
     if constexpr (kDiagonal) {
-      for (int i = 0; i < kW; ++i) reach[i] = static_cast<float>(lane - lane0 + i);
+      for (int i = 0; i < kW; ++i) reach[i] = static_cast<float>(lane - piece.diagonal + i);
     }
     const auto score = [&](int64_t key) __attribute__((always_inline)) {
-      const vf s = load(t.s + key * kBlock + lane) * scale_log2;
+      const float factor = kScaled ? scale_log2 * piece.k_scale[piece.first + key] : scale_log2;
+      const vf s = load(t.s + key * kBlock + lane) * factor;
       if constexpr (kDiagonal) return reach >= static_cast<float>(key) ? s : splat(kMasked);
       return s;
     };
@@ -100,43 +120,63 @@ void online_softmax(const ForwardTile<M>& t, int64_t keys, int64_t lane0, int64_
       }
       sum0 += p0;
       sum1 += p1;
+      if constexpr (kScaled) {
+        p0 *= piece.v_scale[piece.first + key];
+        p1 *= piece.v_scale[piece.first + key + 1];
+      }
       M::put_b(t.p, kBlock, key, lane, p0, p1);
     }
     store(t.sum + lane, load(t.sum + lane) * correction + (sum0 + sum1));
   }
   if (!rescale) return;
-  for (int64_t i = 0; i < dp; ++i) {
+  for (int64_t i = 0; i < h.dp; ++i) {
     float* o = t.o + i * kBlock;
     for (int64_t lane = lane0; lane < lanes; lane += kW) store(o + lane, load(o + lane) * load(corrections + lane));
   }
 }
 
-// One block of 64 keys (k_rows, v_columns), from key `first` on, `keys` of them, for the lanes from lane0 on.
-template <class M>
-struct ForwardPiece {
-  const typename M::W *k_rows, *v_columns;
-  int64_t first, keys, lane0, lanes;
-};
-template <class M, bool kDiagonal>
+template <class M, bool kDiagonal, bool kScaled = false>
 void forward_piece(const ForwardTile<M>& t, const HeadShape<M>& h, const ForwardPiece<M>& p, float scale_log2) {
   using P = Product<typename M::W>;
   const int64_t n = p.lanes - p.lane0, pair = M::kPair;
   M::multiply(
       P{t.s + p.lane0, kBlock, p.k_rows + p.first * h.dw, h.dw, t.q_columns + p.lane0, kBlock, p.keys, n, h.dw});
-  online_softmax<M, kDiagonal>(t, p.keys, p.lane0, p.lanes, scale_log2, h.dp);
+  online_softmax<M, kDiagonal, kScaled>(t, h, p, scale_log2);
   M::multiply_add(P{t.o + p.lane0, kBlock, p.v_columns + p.first / pair, kBlock / pair, t.p + p.lane0, kBlock, h.dp, n,
                     p.keys / pair});
 }
 
-// K as rows and V as columns of one block of one kv head.
-template <class M, class T>
-void pack_key_block(const ForwardTile<M>& t, const HeadShape<M>& h, typename M::W* k_rows, typename M::W* v_columns,
-                    const T* k, const T* v, int64_t ld, int64_t keys) {
-  M::load_rows(k_rows, k, ld, keys, kBlock, h.d, h.dp);
-  M::load_rows(t.q_rows, v, ld, keys, kBlock, h.d, h.dp);
-  auto* paired = reinterpret_cast<typename M::W*>(t.o);  // (64/kPair, dp) words, half of o at most
+// V as columns, from the 64 rows in t.q_rows.
+template <class M>
+void turn_values(const ForwardTile<M>& t, const HeadShape<M>& h, typename M::W* v_columns) {
+  auto* paired = reinterpret_cast<typename M::W*>(t.o_rows);  // (64/kPair, dp) words
   M::pair_rows(paired, t.q_rows, kBlock, h.dp);
   transpose_words(v_columns, kBlock / M::kPair, paired, h.dp, kBlock / M::kPair, h.dp);
+}
+
+// Queries q(queries, d), row stride ld, into t, which has seen no keys yet; `lanes` is a multiple of kStep.
+template <class M, class T>
+void start_queries(const ForwardTile<M>& t, const HeadShape<M>& h, const T* q, int64_t ld, int64_t queries,
+                   int64_t lanes) {
+  M::load_rows(t.q_rows, q, ld, queries, lanes, h.d, h.dp);
+  transpose_words(t.q_columns, kBlock, t.q_rows, h.dw, lanes, h.dw);
+  for (int64_t j = 0; j < h.dp * kBlock; j += kW) store(t.o + j, vf{});
+  for (int64_t lane = 0; lane < kBlock; lane += kW) {
+    store(t.max + lane, splat(kMasked));
+    store(t.sum + lane, vf{});
+  }
+}
+
+// What t has seen, to o(queries, d), row stride ld.
+template <class M, class T>
+void finish_queries(const ForwardTile<M>& t, const HeadShape<M>& h, T* o, int64_t ld, int64_t queries, int64_t lanes) {
+  for (int64_t lane = 0; lane < lanes; lane += kW) store(t.sum + lane, 1.0f / load(t.sum + lane));
+  for (int64_t j = 0; j < h.dp; ++j) {
+    for (int64_t lane = 0; lane < lanes; lane += kW)
+      store(t.o + j * kBlock + lane, load(t.o + j * kBlock + lane) * load(t.sum + lane));
+  }
+  transpose_words(t.o_rows, h.dp, t.o, kBlock, h.dp, lanes);
+  store_rows(o, ld, t.o_rows, h.dp, queries, h.d, 1.0f);
 }
 
 template <class M, class T>
@@ -190,9 +230,11 @@ struct ForwardRun {
     const int64_t kv_head = i % a.kv_heads, global = i / a.kv_heads, s = sequence_of(global);
     const int64_t block = global - space.first_block[s], at = place(s, block, kv_head);
     const int64_t offset = (a.cu_seqlens[s] + block * kBlock) * ldkv + kv_head * a.d;
-    pack_key_block<M, T>(t, h, space.k_rows + at * h.rows_words(), space.v_columns + at * h.columns_words(),
-                         static_cast<const T*>(a.k) + offset, static_cast<const T*>(a.v) + offset, ldkv,
-                         min_of(kBlock, length(s) - block * kBlock));
+    const int64_t keys = min_of(kBlock, length(s) - block * kBlock);
+    M::load_rows(space.k_rows + at * h.rows_words(), static_cast<const T*>(a.k) + offset, ldkv, keys, kBlock, h.d,
+                 h.dp);
+    M::load_rows(t.q_rows, static_cast<const T*>(a.v) + offset, ldkv, keys, kBlock, h.d, h.dp);
+    turn_values(t, h, space.v_columns + at * h.columns_words());
   }
 
   // Task `i` of blocks() * heads: one block of queries of one head. Tasks that share keys and values are neighbours,
@@ -205,29 +247,17 @@ struct ForwardRun {
     const int64_t lanes = round_up(queries, kStep), at = place(s, 0, head / (a.heads / a.kv_heads));
     const float scale_log2 = a.scale * kLog2E;
 
-    M::load_rows(t.q_rows, static_cast<const T*>(a.q) + row * ldq + head * a.d, ldq, queries, lanes, h.d, h.dp);
-    transpose_words(t.q_columns, kBlock, t.q_rows, h.dw, lanes, h.dw);
-    for (int64_t j = 0; j < h.dp * kBlock; j += kW) store(t.o + j, vf{});
-    for (int64_t lane = 0; lane < kBlock; lane += kW) {
-      store(t.max + lane, splat(kMasked));
-      store(t.sum + lane, vf{});
-    }
+    start_queries(t, h, static_cast<const T*>(a.q) + row * ldq + head * a.d, ldq, queries, lanes);
     const typename M::W *k = space.k_rows + at * h.rows_words(), *v = space.v_columns + at * h.columns_words();
     for (int64_t j = 0; j < block; ++j, k += h.rows_words(), v += h.columns_words())
       forward_piece<M, false>(t, h, {k, v, 0, kBlock, 0, lanes}, scale_log2);
-    for (int64_t j = 0; j < lanes; j += kStep) forward_piece<M, true>(t, h, {k, v, j, kStep, j, lanes}, scale_log2);
+    for (int64_t j = 0; j < lanes; j += kStep) forward_piece<M, true>(t, h, {k, v, j, kStep, j, lanes, j}, scale_log2);
 
     for (int64_t lane = 0; lane < lanes; lane += kW) {
-      const vf sum = load(t.sum + lane), lse = load(t.max + lane) * kLn2 + vlog(sum), inverse = 1.0f / sum;
+      const vf lse = load(t.max + lane) * kLn2 + vlog(load(t.sum + lane));
       store(t.max + lane, lse);
-      store(t.sum + lane, inverse);
     }
-    for (int64_t j = 0; j < h.dp; ++j) {
-      for (int64_t lane = 0; lane < lanes; lane += kW)
-        store(t.o + j * kBlock + lane, load(t.o + j * kBlock + lane) * load(t.sum + lane));
-    }
-    transpose_words(t.o_rows, h.dp, t.o, kBlock, h.dp, lanes);
-    store_rows(static_cast<T*>(a.o) + row * ldo + head * a.d, ldo, t.o_rows, h.dp, queries, h.d, 1.0f);
+    finish_queries(t, h, static_cast<T*>(a.o) + row * ldo + head * a.d, ldo, queries, lanes);
     for (int64_t r = 0; r < queries; ++r) a.lse[(row + r) * a.heads + head] = t.max[r];
   }
 };

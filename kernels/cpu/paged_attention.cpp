@@ -4,12 +4,17 @@
 // goes through its context in blocks of 32 positions counted from position 0, every score is one chain of sums over D,
 // every output element one chain over positions. Query heads of one key/value head are worked on together only to share
 // loads; nothing of one enters another. A decode step is bound by reading K and V once.
+//
+// Sequences with many queries go another way (paged_prefill.h) unless the order is fixed.
 #include <omp.h>
 
-#include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/page_types.h"
+#include "kernels/cpu/paged_prefill.h"
 #include "kernels/cpu/variant.h"
+#ifdef __AVX512BF16__
+#include "kernels/cpu/attention_bf16.h"
+#include "kernels/cpu/gemm_amx.h"
+#endif
 
 namespace rw::RW_ISA {
 namespace {
@@ -171,21 +176,6 @@ struct Query {
   int64_t kv_head, kv_heads, context;
 };
 
-// Addresses of successive positions.
-struct PageCursor {
-  const int32_t* pages;
-  int64_t page_tokens, page = 0, offset = 0;
-
-  int64_t next() {
-    const int64_t at = pages[page] * page_tokens + offset;
-    if (++offset == page_tokens) {
-      offset = 0;
-      ++page;
-    }
-    return at;
-  }
-};
-
 // The addresses of the next n positions, from `kv_head` on.
 template <class T>
 RW_INLINE void point_to(KeyBlock<T>& b, PageCursor& cursor, int64_t n, const PagedAttention& a, int64_t kv_head) {
@@ -241,63 +231,90 @@ void attend(const PagedAttention& a, const Query<T>& x) {
   for (int64_t h = 0; h < heads; ++h) store_rows(x.o + h * d, 0, o + h * dp, 0, 1, d, 1.0f / sum[h]);
 }
 
-// The sequence that holds flat query i: the last s with q_start[s] <= i.
-int64_t sequence_of(const PagedAttention& a, int64_t i) {
-  int64_t low = 0, high = a.n_seq;
-  while (high - low > 1) {
-    const int64_t mid = (low + high) / 2;
-    (a.q_start[mid] <= i ? low : high) = mid;
-  }
-  return low;
-}
+using TiledPrefill = void (*)(const PagedAttention&, Stream);
 
-// How many kv heads a task takes. Decoding reads every key once: the heads of a position lie side by side, so a task
-// takes as many as leave 4 tasks to a thread. The queries of a prefill read the same keys again and again: one head's
-// stay in the cache.
-int64_t heads_per_task(const PagedAttention& a, int64_t queries, int64_t threads) {
-  if (queries > a.n_seq) return 1;
+// How many kv heads a task takes, of `queries` of `sequences` that are not tiled. Decoding reads every key once: the
+// heads of a position lie side by side, so a task takes as many as leave 4 tasks to a thread. The queries of a prefill
+// read the same keys again and again: one head's stay in the cache.
+int64_t heads_per_task(const PagedAttention& a, int64_t threads) {
+  int64_t queries = 0, sequences = 0;
+  for (int64_t s = 0; s < a.n_seq; ++s) {
+    if (tiled(a, s)) continue;
+    queries += a.q_start[s + 1] - a.q_start[s];
+    ++sequences;
+  }
+  if (queries == 0 || queries > sequences) return 1;
   const int64_t fit = kMaxState / (round_up(a.d, 16) * (a.heads / a.kv_heads));
   const int64_t parts = (4 * threads + queries - 1) / queries, share = (a.kv_heads + parts - 1) / parts;
   return min_of(share, fit);
 }
 
 template <class T, class Kv>
-void attend_all(const PagedAttention& a, Stream stream) {
+void attend_all(const PagedAttention& a, Stream stream, TiledPrefill tiled_prefill) {
   const int64_t ldo = a.ldo == 0 ? a.heads * a.d : a.ldo, ldq = a.ldq == 0 ? a.heads * a.d : a.ldq;
-  const int64_t all = a.q_start[a.n_seq] - a.q_start[0];
-  if (all == 0) return;
-  const int64_t share = heads_per_task(a, all, stream.threads), parts = (a.kv_heads + share - 1) / share;
-  // Tasks of one sequence and the same heads are neighbours: they read the same keys.
-#pragma omp parallel for num_threads(stream.threads) schedule(dynamic, 1)
-  for (int64_t i = a.q_start[0] * parts; i < a.q_start[a.n_seq] * parts; ++i) {
-    const int64_t s = sequence_of(a, i / parts), first = a.q_start[s], queries = a.q_start[s + 1] - first;
-    const int64_t in_sequence = i - first * parts, kv_head = in_sequence / queries * share,
-                  query = in_sequence % queries;
-    const int64_t column = kv_head * (a.heads / a.kv_heads) * a.d;
-    attend<T, Kv>(a, {.o = static_cast<T*>(a.o) + (first + query) * ldo + column,
-                      .q = static_cast<const T*>(a.q) + (first + query) * ldq + column,
-                      .pages = a.page_table + s * a.max_pages,
-                      .kv_head = kv_head,
-                      .kv_heads = min_of(share, a.kv_heads - kv_head),
-                      .context = a.context_len[s] - queries + query + 1});
+  const int64_t share = heads_per_task(a, stream.threads), parts = (a.kv_heads + share - 1) / share;
+  const auto tasks_of = [&](int64_t s) { return tiled(a, s) ? 0 : (a.q_start[s + 1] - a.q_start[s]) * parts; };
+#pragma omp parallel num_threads(stream.threads)
+  {
+    tiled_prefill(a, stream);
+    // Tasks of one sequence and the same heads are neighbours: they read the same keys.
+    TaskWalk walk(a.n_seq, tasks_of);
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t i = 0; i < walk.all(); ++i) {
+      const auto [s, task] = walk.at(i);
+      const int64_t first = a.q_start[s], queries = a.q_start[s + 1] - first, query = task % queries;
+      const int64_t kv_head = task / queries * share, column = kv_head * (a.heads / a.kv_heads) * a.d;
+      attend<T, Kv>(a, {.o = static_cast<T*>(a.o) + (first + query) * ldo + column,
+                        .q = static_cast<const T*>(a.q) + (first + query) * ldq + column,
+                        .pages = a.page_table + s * a.max_pages,
+                        .kv_head = kv_head,
+                        .kv_heads = min_of(share, a.kv_heads - kv_head),
+                        .context = a.context_len[s] - queries + query + 1});
+    }
   }
 }
 
-}  // namespace
+template <class T, class Kv>
+void f32_prefill(const PagedAttention& a, Stream stream) {
+  prefill<F32Math, T, Kv>(a, stream.threads);
+}
 
-void paged_attention(const PagedAttention& a, Stream stream) {
+// bf16_prefill: for batches of bf16 over pages of bf16 or i8; null: in f32 arithmetic, as others.
+void attention(const PagedAttention& a, Stream stream, TiledPrefill bf16_prefill) {
   CHECK(a.d > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
         "paged_attention: %lld heads over %lld kv heads of size %lld; heads must be a multiple of kv heads",
         static_cast<long long>(a.heads), static_cast<long long>(a.kv_heads), static_cast<long long>(a.d));
   CHECK(a.heads / a.kv_heads * round_up(a.d, 16) <= kMaxState,
         "paged_attention: %lld query heads of size %lld to a kv head, expected at most %lld elements together",
         static_cast<long long>(a.heads / a.kv_heads), static_cast<long long>(a.d), static_cast<long long>(kMaxState));
-  if (a.n_seq == 0) return;
+  if (a.n_seq == 0 || a.q_start[a.n_seq] == a.q_start[0]) return;
+  const bool in_bf16 = a.t == DType::bf16 && (a.kv_t == DType::bf16 || a.kv_t == DType::i8) && bf16_prefill != nullptr;
   with_page_type(a, "paged_attention", [&](auto page) {
-    with_type(a.t, [&](auto element) { attend_all<decltype(element), decltype(page)>(a, stream); });
+    with_type(a.t, [&](auto element) {
+      using T = decltype(element);
+      using Kv = decltype(page);
+      attend_all<T, Kv>(a, stream, in_bf16 ? bf16_prefill : &f32_prefill<T, Kv>);
+    });
   });
 }
 
-int64_t paged_attention_workspace(const PagedAttention&, Stream) { return 0; }
+}  // namespace
+
+#ifdef __AVX512BF16__
+void paged_attention_dot(const PagedAttention& a, Stream stream) { attention(a, stream, paged_prefill_dot); }
+#endif
+
+void paged_attention(const PagedAttention& a, Stream stream) {
+#ifdef __AVX512BF16__
+  attention(a, stream, amx_ready() ? cpu_amx::paged_prefill_tiles : paged_prefill_dot);
+#else
+  attention(a, stream, nullptr);
+#endif
+}
+
+// F32Math needs the most, and serves every type.
+int64_t paged_attention_workspace(const PagedAttention& a, Stream stream) {
+  return stream.threads * round_up(PrefillSpace<F32Math>::bytes(round_up(a.d, kStep)), 64) + 64;
+}
 
 }  // namespace rw::RW_ISA

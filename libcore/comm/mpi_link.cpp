@@ -98,10 +98,10 @@ std::shared_ptr<MpiLink> MpiLink::world() {
   MPI_Initialized(&started);
   if (!started) {
     int provided = 0;
-    expect(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    if (provided < MPI_THREAD_FUNNELED)
-      fail(ErrorKind::runtime, "this MPI library offers thread level {}, expected at least MPI_THREAD_FUNNELED ({})",
-           provided, static_cast<int>(MPI_THREAD_FUNNELED));
+    expect(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED)
+      fail(ErrorKind::runtime, "this MPI library offers thread level {}, expected at least MPI_THREAD_SERIALIZED ({})",
+           provided, static_cast<int>(MPI_THREAD_SERIALIZED));
     std::atexit(finalize_at_exit);
   }
   return make_link(MPI_COMM_WORLD, false);

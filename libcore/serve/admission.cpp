@@ -52,7 +52,8 @@ Admission admit(const Load& load, const AdmissionPolicy& policy, const Asked& as
                       next_place_s(load, std::max<int64_t>(load.running, 1)),
                   fmt::format("the queue is full: {} sequences wait and at most {} may; try again later", load.waiting,
                               policy.max_queue));
-  if (policy.slo_ttft_s > 0) {
+  // An idle server takes it: nobody else makes it late, and without a request nothing new is learned of the speed.
+  if (policy.slo_ttft_s > 0 && load.running + load.waiting > 0) {
     const double s = predicted_ttft_s(load, policy, asked.longest_prompt);
     if (s > policy.slo_ttft_s)
       return refuse(

@@ -1,7 +1,15 @@
 #include "libcore/serve/kv_pages.h"
 
+#include <algorithm>
+#include <cstring>
+
+#include "libcore/base/workers.h"
+
 namespace rw {
 namespace {
+
+// Of the pool, at the start: what a start can spare the time for, and a first load uses.
+constexpr int64_t kTouchedBytes = 256 << 20;
 
 int64_t elements(const KvPagesSpec& s) { return s.page_tokens * s.kv_heads * s.head_dim; }
 int64_t scales(const KvPagesSpec& s) { return s.t == DType::i8 ? s.page_tokens * s.kv_heads : 0; }
@@ -26,6 +34,15 @@ KvPages::KvPages(const KvPagesSpec& spec, Arena& arena) : spec_(spec) {
     float *k_scale = scale(), *v_scale = scale();
     layers_.push_back({.k = k, .v = v, .k_scale = k_scale, .v_scale = v_scale});
   }
+}
+
+void KvPages::touch(int threads) {
+  const int64_t pages = std::min(spec_.n_pages, kTouchedBytes / page_bytes(spec_)),
+                bytes = pages * elements(spec_) * dtype_bytes(spec_.t);
+  run_jobs(layers_.size(), threads, [&](size_t l) {
+    std::memset(layers_[l].k, 0, static_cast<size_t>(bytes));
+    std::memset(layers_[l].v, 0, static_cast<size_t>(bytes));
+  });
 }
 
 PagedKv KvPages::layer(int64_t l) const {

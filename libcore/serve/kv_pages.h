@@ -16,8 +16,9 @@ struct KvPagesSpec {
 
 class KvPages {
  public:
-  // Untouched: pages become resident as they are used.
   KvPages(const KvPagesSpec& spec, Arena& arena);
+  // Touches the first pages, which are handed out first; the others become resident as they are used.
+  void touch(int threads);
   // Pages of a layer; what belongs to the batch is the caller's to fill in.
   PagedKv layer(int64_t l) const;
   static int64_t page_bytes(const KvPagesSpec& spec);  // of one page, all layers

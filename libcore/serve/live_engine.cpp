@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kIdle_s = 0.25;     // between looks at the ranks while there is nothing to do
 constexpr double kMemory_s = 0.25;   // between snapshots of who holds which pages
+constexpr int64_t kTouched = 512;    // tokens of the first step, which serves nobody
 constexpr double kNewService = 0.1;  // weight of a finished sequence in the mean time of one
 
 }  // namespace
@@ -214,6 +215,7 @@ bool LiveEngine::step() {
   scheduler_.done(outcome);
   counts_.generated_tokens += static_cast<int64_t>(outcome.drawn.size());
   ++counts_.steps;
+  std::vector<Told> told;
   for (const SequenceResult& r : result.sequences) {
     const auto it = live_.find(r.id);
     if (it == live_.end()) continue;  // a warm-up's
@@ -226,10 +228,34 @@ bool LiveEngine::step() {
       ++(live.finish() == FinishReason::stop ? counts_.finished_stop : counts_.finished_length);
       finish(r.id);
     }
-    tell(sink, std::move(*event));
+    told.push_back({.sink = sink, .event = std::move(*event)});
   }
+  // First, so that who has an answer finds it counted.
   publish(outcome.seconds);
+  for (Told& t : told) tell(t.sink, std::move(t.event));
   return true;
+}
+
+void LiveEngine::first_touch() {
+  // The first steps of a process pay for memory that is touched for the first time, and for code and threads that are
+  // not there yet. They pay here, where nobody waits and nothing is learned from them.
+  const SchedulerSpec& s = spec_.scheduler;
+  const int64_t n =
+      std::min({s.max_batch_tokens, s.n_pages * s.block_tokens - 1, spec_.admission.max_model_len - 1, kTouched});
+  if (n < 1) return;
+  constexpr SequenceId kNobody = -1;
+  StepPlan plan{.step = -1};
+  plan.starts.push_back({.id = kNobody, .tokens = std::vector<int32_t>(static_cast<size_t>(n), 0)});
+  plan.grants.push_back({.id = kNobody, .pages = {}});
+  for (int64_t p = 0; p * s.block_tokens < n + 1; ++p) plan.grants.back().pages.push_back(static_cast<int32_t>(p));
+  plan.rows.push_back({.id = kNobody, .first = 0, .n = n, .sample = true});
+  runner_->run(plan);
+  runner_->run({.step = -1,
+                .ends = {},
+                .starts = {},
+                .grants = {},
+                .rows = {{.id = kNobody, .first = n, .n = 1, .sample = false}}});
+  runner_->run({.step = -1, .ends = {kNobody}});
 }
 
 void LiveEngine::warm_up() {
@@ -270,6 +296,7 @@ void LiveEngine::end_all(FinishReason reason, const std::string& why) {
 
 void LiveEngine::run() {
   try {
+    first_touch();
     warm_up();
     EngineState loading = EngineState::loading;
     state_.compare_exchange_strong(loading, EngineState::ready);

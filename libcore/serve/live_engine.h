@@ -73,6 +73,7 @@ class LiveEngine final : public Engine {
   };
 
   void run();
+  void first_touch();
   void warm_up();
   void take_messages(bool wait);
   void start(Submitted& submitted);

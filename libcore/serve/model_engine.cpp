@@ -146,6 +146,7 @@ ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& mod
 std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& model, std::vector<WarmPrompt> warmup,
                                     Comm& world) {
   ServingRunner made = make_serving_runner(spec, model, world);
+  world.set_timeout(spec.comm_timeout);  // not before: ranks may load at different speeds
   log_info("{}", made.budget.text());
   const SchedulerSpec scheduler = made.scheduler;
   EngineSpec engine{.scheduler = scheduler,
@@ -167,6 +168,7 @@ std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& m
 void serve_other_rank(const ServeSpec& spec, Comm& world) {
   const ServingModel model = open_serving_model(spec, world);
   const ServingRunner made = make_serving_runner(spec, model, world);
+  world.set_timeout(spec.comm_timeout);
   follow_plans(*made.runner, world);
 }
 

@@ -57,7 +57,10 @@ KvPagesSpec ModelRunner::kv_spec() const {
           .t = spec_.kv_t};
 }
 
-void ModelRunner::load(const TensorSource& weights) { weights_->read(weights, exec_); }
+void ModelRunner::load(const TensorSource& weights) {
+  weights_->read(weights, exec_);
+  kv_->touch(spec_.threads);
+}
 
 void ModelRunner::take_news(const StepPlan& plan) {
   for (const SequenceId id : plan.ends) sequences_.erase(id);

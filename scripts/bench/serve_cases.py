@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -292,6 +293,7 @@ def parse():
 
 def main():
     o = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of the servers' ends
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as f:
         f.write("-10")  # the client before the servers: what it sees is when tokens came, not when it was let to look
     with tempfile.TemporaryDirectory(prefix="serving-") as o.work:

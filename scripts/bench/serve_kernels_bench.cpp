@@ -199,7 +199,8 @@ void paged(Bench& bench, const Paged& p) {
   constexpr int64_t kPage = 16;
   const int64_t pages = (p.context + kPage - 1) / kPage, width = p.kv_heads * p.d;
   const int64_t layer = p.sequences * pages * kPage * width * dtype_bytes(p.kv_t);
-  const int64_t layers = kFromMemory / (2 * layer) + 1, slots = layers * p.sequences * pages * kPage;
+  const int64_t layers = p.queries > 1 ? 1 : kFromMemory / (2 * layer) + 1;  // a prefill is not bound by reading
+  const int64_t slots = layers * p.sequences * pages * kPage;
   Buffer k(layers * layer), v(layers * layer), k_scales(slots * p.kv_heads * 4), v_scales(slots * p.kv_heads * 4);
   const int64_t rows = p.sequences * p.queries, q_bytes = rows * p.heads * p.d * dtype_bytes(p.t);
   Buffer q(q_bytes), o(q_bytes);

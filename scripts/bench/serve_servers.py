@@ -1,6 +1,6 @@
 """The programs that the serving benchmark runs: dserve, the peer's server and benchmarks, the probe of the machine."""
 
-import glob
+import contextlib
 import json
 import os
 import re
@@ -92,15 +92,13 @@ class Server:
         self.log.close()
 
     def cpu_s(self):
-        """CPU seconds of each thread so far."""
-        tick, seconds = os.sysconf("SC_CLK_TCK"), {}
-        for stat in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
-            try:
-                with open(stat, encoding="ascii", errors="replace") as f:
-                    fields = f.read().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            seconds[int(stat.split("/")[-2])] = (int(fields[11]) + int(fields[12])) / tick
+        """CPU seconds of each thread so far, to the nanosecond: ticks would miss most of what short tasks take."""
+        seconds = {}
+        for name in os.listdir(f"/proc/{self.process.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/task/{name}/schedstat", encoding="ascii") as f:
+                seconds[int(name)] = int(f.read().split()[0]) / 1e9
+        if not seconds:
+            raise Failed(f"/proc/{self.process.pid}/task/*/schedstat: expected a kernel that tells threads' CPU time")
         return seconds
 
     def beside_engine_s(self, before, after):
@@ -152,11 +150,14 @@ def llama_batched_bench(folder, model, threads, sequences, n_prompt, n_gen, cwd)
 
 def probe(build, threads):
     """What the machine can do: GB/s of a read (the larger of 256 MiB's and 1 GiB's), GFLOP/s."""
-    head = json.loads(output_of([os.path.join(build, "scripts/bench/serve_kernels_bench"), "--threads", threads, "--only", "none"]).splitlines()[0])
-    gemm = os.path.join(build, "scripts/bench/gemm_bench")
-    large = json.loads(output_of([gemm, "--threads", threads, "--rows", 3, "--no-peer"]))["read_gb_per_s"] if os.path.exists(gemm) else None
-    return {"read_gb_per_s": max(head["read_gb_per_s"], large or 0), "read_gb_per_s_256mib": head["read_gb_per_s"],
-            "read_gb_per_s_1gib": large, "gflops": head["peak"], "isa": head["isa"]}
+    small, gemm = os.path.join(build, "scripts/bench/serve_kernels_bench"), os.path.join(build, "scripts/bench/gemm_bench")
+    for _ in range(3):
+        head = json.loads(output_of([small, "--threads", threads, "--only", "none"]).splitlines()[0])
+        large = json.loads(output_of([gemm, "--threads", threads, "--rows", 3, "--no-peer"]))["read_gb_per_s"] if os.path.exists(gemm) else None
+        if min(head["read_gb_per_s"], *head["peak"].values()) > 0:
+            return {"read_gb_per_s": max(head["read_gb_per_s"], large or 0), "read_gb_per_s_256mib": head["read_gb_per_s"],
+                    "read_gb_per_s_1gib": large, "gflops": head["peak"], "isa": head["isa"]}
+    raise Failed(f"serve_kernels_bench: no peak could be measured: {head}; is the machine busy?")
 
 
 def busy_cores(seconds=0.5):

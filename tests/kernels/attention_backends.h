@@ -24,19 +24,21 @@ struct Backend {
   void (*kv_write)(const KvWrite&, Stream);
 };
 
-#define RW_BACKEND(ns, f32, fwd, bwd)                                                                                 \
-  Backend {                                                                                                           \
-#ns " " #fwd, f32, ns::fwd, ns::bwd, ns::attention_workspace, ns::paged_attention, ns::paged_attention_workspace, \
-        ns::kv_write                                                                                                  \
+#define RW_BACKEND(ns, f32, fwd, bwd, paged)                                                                \
+  Backend {                                                                                                 \
+#ns " " #fwd, f32, ns::fwd, ns::bwd, ns::attention_workspace, ns::paged, ns::paged_attention_workspace, \
+        ns::kv_write                                                                                        \
   }
 inline std::vector<Backend> backends(DType t) {
-  std::vector<Backend> all{RW_BACKEND(cpu_scalar, true, attention_fwd, attention_bwd)};
-  if (isa_supported(Isa::avx2)) all.push_back(RW_BACKEND(cpu_avx2, true, attention_fwd, attention_bwd));
-  if (isa_supported(Isa::avx512)) all.push_back(RW_BACKEND(cpu_avx512, true, attention_fwd, attention_bwd));
+  std::vector<Backend> all{RW_BACKEND(cpu_scalar, true, attention_fwd, attention_bwd, paged_attention)};
+  if (isa_supported(Isa::avx2))
+    all.push_back(RW_BACKEND(cpu_avx2, true, attention_fwd, attention_bwd, paged_attention));
+  if (isa_supported(Isa::avx512))
+    all.push_back(RW_BACKEND(cpu_avx512, true, attention_fwd, attention_bwd, paged_attention));
   if (isa_supported(Isa::avx512_bf16)) {
-    all.push_back(RW_BACKEND(cpu_avx512_bf16, true, attention_fwd, attention_bwd));
+    all.push_back(RW_BACKEND(cpu_avx512_bf16, true, attention_fwd, attention_bwd, paged_attention));
     if (t == DType::bf16 && amx_ready())  // else the row above ran it
-      all.push_back(RW_BACKEND(cpu_avx512_bf16, false, attention_fwd_dot, attention_bwd_dot));
+      all.push_back(RW_BACKEND(cpu_avx512_bf16, false, attention_fwd_dot, attention_bwd_dot, paged_attention_dot));
   }
   return all;
 }

@@ -26,7 +26,7 @@ TEST_CASE("paged attention: the definition in double precision, and within both 
     for (const Shape& s : shapes()) {
       const Inputs in = random_inputs(s, t);
       const Reference r = reference(s, in, t, false, static_cast<double>(Run(s, t, in).scale));
-      for (const Backend& b : paged_backends()) {
+      for (const Backend& b : backends(t)) {
         for (int64_t page : {1, 16, 7}) {
           CAPTURE(describe(s, b, t));
           CAPTURE(page);
@@ -51,7 +51,7 @@ TEST_CASE("paged attention: a query's bits do not depend on chunks, batch mates 
   const Shape s{6, 2, 64, {150, 0, 37, 97}};
   for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
-    for (const Backend& b : paged_backends()) {
+    for (const Backend& b : backends(t)) {
       CAPTURE(describe(s, b, t));
       Run run(s, t, in);
       Pool pool(s, t, 16);
@@ -89,7 +89,7 @@ TEST_CASE("kv_write: rows land in their slots, negative slots are skipped, nothi
   const Shape s{2, 2, 5, {6}};
   for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
-    for (const Backend& b : paged_backends()) {
+    for (const Backend& b : backends(t)) {
       CAPTURE(describe(s, b, t));
       Run run(s, t, in);
       Pool pool(s, t, 4);

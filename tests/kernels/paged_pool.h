@@ -18,7 +18,7 @@ struct Pool {
   std::vector<int64_t> slots;
   Rows k, v;  // (pool rows, Hkv D); as bytes, with canaries behind, when the pages are i8
   std::vector<float> k_scales, v_scales;
-  bool fixed_order = false;
+  bool fixed_order = false, lends_workspace = true;
   std::vector<uint8_t> workspace;
 
   static int64_t longest(const Shape& s) {
@@ -131,7 +131,7 @@ struct Pool {
     const int64_t bytes = b.paged_workspace(a, Stream{threads});
     workspace.assign(static_cast<size_t>(bytes) + 128, 0xa7);
     uint8_t* const aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
-    a.workspace = bytes > 0 ? aligned : nullptr;
+    a.workspace = lends_workspace ? aligned : nullptr;
     b.paged(a, Stream{threads});
     CHECK(std::all_of(aligned + bytes, workspace.data() + workspace.size(), [](uint8_t x) { return x == 0xa7; }));
     CHECK(o.intact_outside(0, run.q_width()));
@@ -142,8 +142,6 @@ struct Pool {
   }
   std::vector<double> result;
 };
-
-inline std::vector<Backend> paged_backends() { return backends(DType::f32); }  // paged attention has no second bf16 way
 
 inline std::string describe(const Shape& s, const Backend& b, DType t) {
   return std::string(b.name) + " " + dtype_name(t) + " H" + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +

@@ -34,7 +34,7 @@ TEST_CASE("paged attention: any type of pages gives what the definition makes of
       if (kv_t == t) continue;
       for (const Shape& s : shapes()) {
         const Inputs in = random_inputs(s, t);
-        for (const Backend& b : paged_backends()) {
+        for (const Backend& b : backends(t)) {
           CAPTURE(describe(s, b, t));
           CAPTURE(std::string(dtype_name(kv_t)));
           Run run(s, t, in);
@@ -64,7 +64,7 @@ TEST_CASE("paged attention: 8 bits stay within half a step of the exact keys and
       const Inputs in = random_inputs(s, t);
       const Reference exact = reference(s, in, t, false, static_cast<double>(Run(s, t, in).scale));
       const Values k_max = largest(in.k, s.d), v_max = largest(in.v, s.d);
-      for (const Backend& b : paged_backends()) {
+      for (const Backend& b : backends(t)) {
         CAPTURE(describe(s, b, t));
         Run run(s, t, in);
         Pool pool(s, t, 16, DType::i8);
@@ -97,7 +97,7 @@ TEST_CASE("paged attention: over 8 bits too a query's bits do not depend on chun
   const Shape s{6, 2, 64, {150, 0, 37, 97}};
   for (DType t : kTypes) {
     const Inputs in = random_inputs(s, t);
-    for (const Backend& b : paged_backends()) {
+    for (const Backend& b : backends(t)) {
       CAPTURE(describe(s, b, t));
       Run run(s, t, in);
       Pool pool(s, t, 16, DType::i8);
@@ -130,7 +130,7 @@ TEST_CASE("kv_write: 8 bits of zeros, of tiny numbers and of what is not finite"
   Inputs in = random_inputs(s, DType::f32);
   for (size_t c = 0; c < 5; ++c) in.k[c] = 0, in.k[5 + c] = 1e-35, in.v[5 + c] = 0;
   in.k[12] = INFINITY, in.v[16] = NAN;
-  for (const Backend& b : paged_backends()) {
+  for (const Backend& b : backends(DType::f32)) {
     CAPTURE(std::string(b.name));
     Run run(s, DType::f32, in);
     Pool pool(s, DType::f32, 4, DType::i8);

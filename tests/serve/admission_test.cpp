@@ -44,6 +44,8 @@ TEST_CASE("the predicted time to the first token") {
   const Admission late = admit(load, policy, {1, 300, 310});
   CHECK(late.verdict == Verdict::too_slow);
   CHECK(late.retry_after_s == doctest::Approx(3.4 - 2));
+  load.running = load.waiting = 0;
+  CHECK(admit(load, policy, {1, 300, 310}).verdict == Verdict::accepted);  // idle: nothing better is to be had
   // All places taken, three before it: the fourth to end makes room; they take 8 s each, four at once.
   load = {.running = 4, .waiting = 3, .sequence_s = 8, .usable_tokens = 10000};
   CHECK(predicted_ttft_s(load, policy, 10) == doctest::Approx(8));
