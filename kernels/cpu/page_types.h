@@ -7,11 +7,18 @@
 
 namespace rw::RW_ISA {
 
+// The compiler would convert bytes one by one.
 RW_INLINE vf load(const int8_t* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
   typedef int8_t vb __attribute__((vector_size(kW)));
   vb b;
   __builtin_memcpy(&b, p, sizeof b);
   return __builtin_convertvector(b, vf);
+#endif
 }
 RW_INLINE vf load_n(const int8_t* p, int64_t n) {
   int8_t t[kW] = {};

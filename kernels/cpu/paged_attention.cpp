@@ -1,14 +1,16 @@
 // Attention over paged keys and values, for decoding and for chunks of a prefill.
 //
 // A row's result is the same bits whatever else is in the batch and however its prefill was cut: each (query, head)
-// goes through its context in blocks of 32 positions counted from position 0, every score is one chain of sums over D,
-// every output element one chain over positions. Query heads of one key/value head are worked on together only to share
-// loads; nothing of one enters another. A decode step is bound by reading K and V once.
+// goes through its context in chunks that its length alone determines, and these in blocks of 32 positions; every score
+// is one chain of sums over D, every output element one chain over the positions of a chunk. Query heads of one
+// key/value head are worked on together only to share loads; nothing of one enters another. A decode step is bound by
+// reading K and V once.
 //
 // Sequences with many queries go another way (paged_prefill.h) unless the order is fixed.
 #include <omp.h>
 
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/paged_heads.h"
 #include "kernels/cpu/paged_prefill.h"
 #include "kernels/cpu/variant.h"
 #ifdef __AVX512BF16__
@@ -19,153 +21,7 @@
 namespace rw::RW_ISA {
 namespace {
 
-constexpr int64_t kKeys = 32;         // positions to a block
 constexpr int64_t kMaxState = 16384;  // floats of q, and of o, that a task holds on its stack
-constexpr float kNone = -1e30f;
-
-// The positions of one block: where their keys and values are, from a task's first kv head on, and, of whole numbers,
-// their scales.
-template <class T>
-struct KeyBlock {
-  const T *k[kKeys], *v[kKeys];
-  const float *k_scale[kKeys], *v_scale[kKeys];
-  int64_t n;
-};
-template <class T>
-constexpr bool kScaled = sizeof(T) == 1;
-
-// Up to 4 query heads of one token and one kv head. dp: d rounded up to whole vectors.
-struct Heads {
-  const float* q;  // (heads, dp)
-  float* o;        // (heads, dp), not yet divided by sum
-  float *max, *sum;
-  int64_t d, dp;
-  int64_t kv_head, column;  // from a block's addresses: the kv head, and its elements
-};
-// Their scores over a block, then their probabilities; and by what o shrinks.
-struct Scores {
-  alignas(64) float p[4][kKeys];
-  float correction[4];
-};
-
-// p[r][key + j] = q . k, for kHeads heads and kCount keys.
-template <int kHeads, int kCount, class T>
-RW_INLINE void scores(const Heads& h, Scores& s, const KeyBlock<T>& b, int64_t key) {
-  vf acc[kHeads][kCount] = {};
-  const auto step = [&](int64_t c, auto read) __attribute__((always_inline)) {
-    vf q[kHeads];
-#pragma GCC unroll 4
-    for (int r = 0; r < kHeads; ++r) q[r] = load(h.q + r * h.dp + c);
-#pragma GCC unroll 4
-    for (int j = 0; j < kCount; ++j) {
-      const vf k = read(b.k[key + j] + h.column + c);
-#pragma GCC unroll 4
-      for (int r = 0; r < kHeads; ++r) acc[r][j] += q[r] * k;
-    }
-  };
-  int64_t c = 0;
-  for (; c + kW <= h.d; c += kW)
-    step(
-        c, [](const T* p) __attribute__((always_inline)) { return load(p); });
-  if (c < h.d)
-    step(
-        c, [n = h.d - c](const T* p) __attribute__((always_inline)) { return load_n(p, n); });
-#pragma GCC unroll 4
-  for (int r = 0; r < kHeads; ++r) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kCount; ++j) {
-      const float score = hsum(acc[r][j]);
-      s.p[r][key + j] = kScaled<T> ? score * b.k_scale[key + j][h.kv_head] : score;
-    }
-  }
-}
-
-// o[r] = o[r] * correction + sum over keys of p v, for kHeads heads and kVecs vectors from column c.
-template <int kHeads, int kVecs, class T, class Read>
-RW_INLINE void weighted_values(const Heads& h, const Scores& s, const KeyBlock<T>& b, int64_t c, Read read) {
-  vf acc[kHeads][kVecs];
-#pragma GCC unroll 4
-  for (int r = 0; r < kHeads; ++r) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kVecs; ++i) acc[r][i] = load(h.o + r * h.dp + c + i * kW) * s.correction[r];
-  }
-  for (int64_t j = 0; j < b.n; ++j) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kVecs; ++i) {
-      const vf v = read(b.v[j] + h.column + c + i * kW);
-#pragma GCC unroll 4
-      for (int r = 0; r < kHeads; ++r) acc[r][i] += splat(s.p[r][j]) * v;
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < kHeads; ++r) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kVecs; ++i) store(h.o + r * h.dp + c + i * kW, acc[r][i]);
-  }
-}
-
-// From scores to probabilities relative to the running maximum, for head r.
-RW_INLINE void online_softmax(const Heads& h, Scores& s, int64_t r, int64_t n, float scale_log2) {
-  float lane[kW];
-  for (int64_t i = 0; i < kW; ++i) lane[i] = static_cast<float>(i);
-  const vf index = load(lane);
-  vf score[kKeys / kW], m = splat(h.max[r]);
-  for (int64_t i = 0; i < kKeys / kW; ++i) {
-    const vf x = load(s.p[r] + i * kW) * scale_log2;
-    score[i] = index < static_cast<float>(n - i * kW) ? x : splat(kNone);
-    m = vmax(m, score[i]);
-  }
-  const float max = hmax(m);
-  vf sum{};
-  for (int64_t i = 0; i < kKeys / kW; ++i) {
-    const vf p = exp2_negative<5>(score[i] - max);
-    const vf kept = index < static_cast<float>(n - i * kW) ? p : vf{};
-    store(s.p[r] + i * kW, kept);
-    sum += kept;
-  }
-  s.correction[r] = exp2_negative<5>(splat(h.max[r] - max))[0];
-  h.sum[r] = h.sum[r] * s.correction[r] + hsum(sum);
-  h.max[r] = max;
-}
-
-// Asks for keys [key, end) of a block that is to come. Pages lie anywhere, so the CPU's own prefetching loses its way.
-template <class T>
-RW_INLINE void prefetch(const Heads& h, const KeyBlock<T>& b, int64_t key, int64_t end) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  for (; key < min_of(end, b.n); ++key) {
-    for (int64_t c = h.column; c < h.column + h.d; c += kLine) {
-      __builtin_prefetch(b.k[key] + c, 0, 2);
-      __builtin_prefetch(b.v[key] + c, 0, 2);
-    }
-  }
-}
-
-// kHeads heads through one block, while the next one is fetched.
-template <int kHeads, class T>
-[[gnu::noinline]] void through_block(const Heads& h, const KeyBlock<T>& b, const KeyBlock<T>& next, float scale_log2) {
-  constexpr int kCount = kW == 16 || kHeads == 1 ? 4 : 2, kVecs = kW == 16 && kHeads == 4 ? 2 : 4 / kHeads;
-  Scores s = {};
-  int64_t key = 0;
-  for (; key + kCount <= b.n; key += kCount) {
-    scores<kHeads, kCount>(h, s, b, key);
-    prefetch(h, next, key, key + kCount);
-  }
-  for (; key < b.n; ++key) scores<kHeads, 1>(h, s, b, key);
-  for (int64_t r = 0; r < kHeads; ++r) online_softmax(h, s, r, b.n, scale_log2);
-  if constexpr (kScaled<T>) {
-    for (int64_t j = 0; j < b.n; ++j) {
-      for (int64_t r = 0; r < kHeads; ++r) s.p[r][j] *= b.v_scale[j][h.kv_head];
-    }
-  }
-  const auto whole = [](const T* p) __attribute__((always_inline)) { return load(p); };
-  int64_t c = 0;
-  for (; c + kVecs * kW <= h.d; c += kVecs * kW) weighted_values<kHeads, kVecs>(h, s, b, c, whole);
-  for (; c + kW <= h.d; c += kW) weighted_values<kHeads, 1>(h, s, b, c, whole);
-  if (c < h.d) {
-    const auto rest = [n = h.d - c](const T* p) __attribute__((always_inline)) { return load_n(p, n); };
-    weighted_values<kHeads, 1>(h, s, b, c, rest);
-  }
-}
 
 // The query heads of `kv_heads` kv heads, from kv_head on, of one token over `context` positions of its sequence.
 template <class T>
@@ -191,30 +47,50 @@ RW_INLINE void point_to(KeyBlock<T>& b, PageCursor& cursor, int64_t n, const Pag
   }
 }
 
+// A context of more than 512 positions is cut into chunks, at most 16: they begin and end where the context's length
+// alone says. Each is gone through by itself, and what came of them is merged in their order, whoever did which.
+constexpr int64_t kMaxChunks = 16;
+constexpr int64_t chunk_length(int64_t context) {
+  int64_t length = 512;
+  while (context > kMaxChunks * length) length *= 2;
+  return length;
+}
+constexpr int64_t chunks_of(int64_t context) { return (context + chunk_length(context) - 1) / chunk_length(context); }
+
+// What has come of the positions gone through: for each query head o (dp), not yet divided by sum, and max and sum.
+struct State {
+  float *o, *max, *sum;
+  static int64_t floats(int64_t heads, int64_t dp) { return heads * (dp + 2); }
+};
+
+// One chunk, from nothing.
 template <class T, class Kv>
-void attend(const PagedAttention& a, const Query<T>& x) {
-  alignas(64) float q[kMaxState], o[kMaxState];
-  float max[kMaxState / 16], sum[kMaxState / 16];
+void attend_chunk(const PagedAttention& a, const Query<T>& x, int64_t chunk, const State& state) {
+  alignas(64) float q[kMaxState];
   const int64_t d = a.d, dp = round_up(d, 16), group = a.heads / a.kv_heads, heads = x.kv_heads * group;
+  const int64_t passes = x.kv_heads * (group / 4 + group % 4 / 2 + group % 2);
   const float scale_log2 = a.scale * 1.44269504f;
   for (int64_t h = 0; h < heads; ++h) {
     widen_row(q + h * dp, x.q + h * d, d, dp);
-    for (int64_t c = 0; c < dp; c += kW) store(o + h * dp + c, vf{});
-    max[h] = kNone;
-    sum[h] = 0;
+    for (int64_t c = 0; c < dp; c += kW) store(state.o + h * dp + c, vf{});
+    state.max[h] = kNone;
+    state.sum[h] = 0;
   }
-  PageCursor cursor{.pages = x.pages, .page_tokens = a.page_tokens};
+  const int64_t length = chunk_length(x.context), begin = chunk * length, end = min_of(x.context, begin + length);
+  PageCursor cursor{x.pages, a.page_tokens, begin / a.page_tokens, begin % a.page_tokens};
   KeyBlock<Kv> b, next;
-  point_to(next, cursor, min_of(kKeys, x.context), a, x.kv_head);
-  for (int64_t from = 0; from < x.context; from += kKeys) {
+  point_to(next, cursor, min_of(kKeys, end - begin), a, x.kv_head);
+  for (int64_t from = begin; from < end; from += kKeys) {
     b = next;
+    // The one after the last is the next chunk's first.
     point_to(next, cursor, min_of(kKeys, max_of(0, x.context - from - kKeys)), a, x.kv_head);
+    Coming<Kv> coming(next, x.kv_heads * d, passes);
     for (int64_t i = 0; i < x.kv_heads; ++i) {
       for (int64_t h = i * group; h < (i + 1) * group;) {
         const Heads some{.q = q + h * dp,
-                         .o = o + h * dp,
-                         .max = max + h,
-                         .sum = sum + h,
+                         .o = state.o + h * dp,
+                         .max = state.max + h,
+                         .sum = state.sum + h,
                          .d = d,
                          .dp = dp,
                          .kv_head = i,
@@ -223,54 +99,157 @@ void attend(const PagedAttention& a, const Query<T>& x) {
         const int64_t taken = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         (taken == 4   ? through_block<4, Kv>
          : taken == 2 ? through_block<2, Kv>
-                      : through_block<1, Kv>)(some, b, next, scale_log2);
+                      : through_block<1, Kv>)(some, b, coming, scale_log2);
         h += taken;
       }
     }
   }
-  for (int64_t h = 0; h < heads; ++h) store_rows(x.o + h * d, 0, o + h * dp, 0, 1, d, 1.0f / sum[h]);
+}
+
+// What came of a chunk into what came of those before it.
+void merge(const State& into, const State& chunk, int64_t heads, int64_t dp) {
+  for (int64_t h = 0; h < heads; ++h) {
+    const float max = into.max[h] > chunk.max[h] ? into.max[h] : chunk.max[h];
+    const float old = exp2_negative<5>(splat(into.max[h] - max))[0];
+    const float added = exp2_negative<5>(splat(chunk.max[h] - max))[0];
+    into.max[h] = max;
+    into.sum[h] = into.sum[h] * old + chunk.sum[h] * added;
+    for (int64_t c = h * dp; c < (h + 1) * dp; c += kW)
+      store(into.o + c, load(into.o + c) * old + load(chunk.o + c) * added);
+  }
+}
+
+template <class T>
+void finish(const State& s, T* o, int64_t heads, int64_t d, int64_t dp) {
+  for (int64_t h = 0; h < heads; ++h) store_rows(o + h * d, 0, s.o + h * dp, 0, 1, d, 1.0f / s.sum[h]);
+}
+
+template <class T, class Kv>
+void attend(const PagedAttention& a, const Query<T>& x) {
+  alignas(64) float o[2][kMaxState];
+  float max[2][kMaxState / 16], sum[2][kMaxState / 16];
+  const State all{o[0], max[0], sum[0]}, one{o[1], max[1], sum[1]};
+  const int64_t dp = round_up(a.d, 16), heads = x.kv_heads * (a.heads / a.kv_heads);
+  attend_chunk<T, Kv>(a, x, 0, all);
+  for (int64_t i = 1; i < chunks_of(x.context); ++i) {
+    attend_chunk<T, Kv>(a, x, i, one);
+    merge(all, one, heads, dp);
+  }
+  finish(all, x.o, heads, a.d, dp);
 }
 
 using TiledPrefill = void (*)(const PagedAttention&, Stream);
 
-// How many kv heads a task takes, of `queries` of `sequences` that are not tiled. Decoding reads every key once: the
-// heads of a position lie side by side, so a task takes as many as leave 4 tasks to a thread. The queries of a prefill
-// read the same keys again and again: one head's stay in the cache.
-int64_t heads_per_task(const PagedAttention& a, int64_t threads) {
-  int64_t queries = 0, sequences = 0;
-  for (int64_t s = 0; s < a.n_seq; ++s) {
-    if (tiled(a, s)) continue;
-    queries += a.q_start[s + 1] - a.q_start[s];
-    ++sequences;
+// The sequences that are not tiled, and how they are divided into tasks: of a query, `share` kv heads and all its
+// chunks, or one of them.
+struct Single {
+  int64_t sequences = 0, queries = 0, chunks = 0;
+  int64_t share = 1, parts;
+  bool apart = false;  // a task takes one chunk, and leaves what came of it in the workspace
+
+  Single(const PagedAttention& a, int64_t threads) : parts(a.kv_heads) {
+    for (int64_t s = 0; s < a.n_seq; ++s) {
+      const int64_t n = a.q_start[s + 1] - a.q_start[s];
+      if (n == 0 || tiled(a, s)) continue;
+      ++sequences;
+      queries += n;
+      chunks += chunks_of(a.context_len[s]);
+    }
+    // The queries of a prefill read the same keys again and again: one head's stay in the cache. Decoding reads every
+    // key once, and the heads of a position lie side by side: a task takes them all if that leaves 4 tasks to a thread.
+    if (queries == 0 || queries > sequences) return;
+    const int64_t enough = threads == 1 ? 1 : 4 * threads;
+    apart = a.workspace != nullptr && sequences < enough && chunks > sequences && chunks <= room(threads);
+    const int64_t tasks = apart ? chunks : sequences, fit = kMaxState / (round_up(a.d, 16) * (a.heads / a.kv_heads));
+    const int64_t wanted = (enough + tasks - 1) / tasks;
+    share = min_of(fit, (a.kv_heads + wanted - 1) / wanted);
+    parts = (a.kv_heads + share - 1) / share;
   }
-  if (queries == 0 || queries > sequences) return 1;
-  const int64_t fit = kMaxState / (round_up(a.d, 16) * (a.heads / a.kv_heads));
-  const int64_t parts = (4 * threads + queries - 1) / queries, share = (a.kv_heads + parts - 1) / parts;
-  return min_of(share, fit);
+  static int64_t room(int64_t threads) { return kMaxChunks + 8 * threads; }  // chunks in the workspace
+
+  int64_t tasks_of(const PagedAttention& a, int64_t s) const {
+    if (tiled(a, s)) return 0;
+    return (a.q_start[s + 1] - a.q_start[s]) * parts * (apart ? chunks_of(a.context_len[s]) : 1);
+  }
+};
+
+// With a head size that every policy pads to, F32Math needs the most.
+int64_t prefill_bytes(const PagedAttention& a, int64_t threads) {
+  return threads * round_up(PrefillSpace<F32Math>::bytes(round_up(a.d, kStep)), 64) + 64;
 }
 
 template <class T, class Kv>
+class Decode {
+ public:
+  Decode(const PagedAttention& a, Stream stream)
+      : a_(a),
+        single_(a, stream.threads),
+        dp_(round_up(a.d, 16)),
+        ldo_(a.ldo == 0 ? a.heads * a.d : a.ldo),
+        ldq_(a.ldq == 0 ? a.heads * a.d : a.ldq),
+        left_(reinterpret_cast<float*>(static_cast<char*>(a.workspace) + prefill_bytes(a, stream.threads))) {}
+
+  // Every thread of the team calls it.
+  void run() const {
+    const auto tasks_of = [this](int64_t s) { return single_.tasks_of(a_, s); };
+    // Tasks of one sequence and the same heads are neighbours: they read the same keys.
+    TaskWalk walk(a_.n_seq, tasks_of);
+    if (!single_.apart) {
+#pragma omp for schedule(dynamic, 1) nowait
+      for (int64_t i = 0; i < walk.all(); ++i) {
+        const auto [s, task] = walk.at(i);
+        const int64_t queries = a_.q_start[s + 1] - a_.q_start[s];
+        attend<T, Kv>(a_, query(s, task % queries, task / queries));
+      }
+      return;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < walk.all(); ++i) {
+      const auto [s, task] = walk.at(i);
+      attend_chunk<T, Kv>(a_, query(s, 0, task % single_.parts), task / single_.parts, left_by(i));
+    }
+    TaskWalk again(a_.n_seq, tasks_of);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < again.all(); ++i) {
+      const auto [s, task] = again.at(i);
+      if (task >= single_.parts) continue;
+      const Query<T> x = query(s, 0, task);
+      const int64_t heads = x.kv_heads * (a_.heads / a_.kv_heads);
+      for (int64_t j = 1; j < chunks_of(x.context); ++j) merge(left_by(i), left_by(i + j * single_.parts), heads, dp_);
+      finish(left_by(i), x.o, heads, a_.d, dp_);
+    }
+  }
+
+ private:
+  Query<T> query(int64_t s, int64_t i, int64_t part) const {
+    const int64_t first = a_.q_start[s], queries = a_.q_start[s + 1] - first, kv_head = part * single_.share;
+    const int64_t column = kv_head * (a_.heads / a_.kv_heads) * a_.d;
+    return {.o = static_cast<T*>(a_.o) + (first + i) * ldo_ + column,
+            .q = static_cast<const T*>(a_.q) + (first + i) * ldq_ + column,
+            .pages = a_.page_table + s * a_.max_pages,
+            .kv_head = kv_head,
+            .kv_heads = min_of(single_.share, a_.kv_heads - kv_head),
+            .context = a_.context_len[s] - queries + i + 1};
+  }
+  State left_by(int64_t task) const {
+    const int64_t heads = single_.share * (a_.heads / a_.kv_heads);
+    float* o = left_ + task * State::floats(heads, dp_);
+    return {o, o + heads * dp_, o + heads * (dp_ + 1)};
+  }
+
+  const PagedAttention& a_;
+  Single single_;
+  int64_t dp_, ldo_, ldq_;
+  float* left_;
+};
+
+template <class T, class Kv>
 void attend_all(const PagedAttention& a, Stream stream, TiledPrefill tiled_prefill) {
-  const int64_t ldo = a.ldo == 0 ? a.heads * a.d : a.ldo, ldq = a.ldq == 0 ? a.heads * a.d : a.ldq;
-  const int64_t share = heads_per_task(a, stream.threads), parts = (a.kv_heads + share - 1) / share;
-  const auto tasks_of = [&](int64_t s) { return tiled(a, s) ? 0 : (a.q_start[s + 1] - a.q_start[s]) * parts; };
+  const Decode<T, Kv> decode(a, stream);
 #pragma omp parallel num_threads(stream.threads)
   {
     tiled_prefill(a, stream);
-    // Tasks of one sequence and the same heads are neighbours: they read the same keys.
-    TaskWalk walk(a.n_seq, tasks_of);
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t i = 0; i < walk.all(); ++i) {
-      const auto [s, task] = walk.at(i);
-      const int64_t first = a.q_start[s], queries = a.q_start[s + 1] - first, query = task % queries;
-      const int64_t kv_head = task / queries * share, column = kv_head * (a.heads / a.kv_heads) * a.d;
-      attend<T, Kv>(a, {.o = static_cast<T*>(a.o) + (first + query) * ldo + column,
-                        .q = static_cast<const T*>(a.q) + (first + query) * ldq + column,
-                        .pages = a.page_table + s * a.max_pages,
-                        .kv_head = kv_head,
-                        .kv_heads = min_of(share, a.kv_heads - kv_head),
-                        .context = a.context_len[s] - queries + query + 1});
-    }
+    decode.run();
   }
 }
 
@@ -312,9 +291,10 @@ void paged_attention(const PagedAttention& a, Stream stream) {
 #endif
 }
 
-// F32Math needs the most, and serves every type.
 int64_t paged_attention_workspace(const PagedAttention& a, Stream stream) {
-  return stream.threads * round_up(PrefillSpace<F32Math>::bytes(round_up(a.d, kStep)), 64) + 64;
+  // A share of heads may be rounded up: twice the heads is enough.
+  const int64_t chunk = State::floats(2 * a.heads, round_up(a.d, 16)) * static_cast<int64_t>(sizeof(float));
+  return prefill_bytes(a, stream.threads) + Single::room(stream.threads) * chunk;
 }
 
 }  // namespace rw::RW_ISA

@@ -271,22 +271,23 @@ class Cases {
       int32_t *table = o.indices(n * pages, n * pages), *start = o.indices(n + 1, 1), *length = o.indices(n, 1);
       for (int64_t i = 0; i <= n; ++i) start[i] = static_cast<int32_t>(i);
       for (int64_t i = 0; i < n; ++i) length[i] = static_cast<int32_t>(context);
-      return make_case(s, o, s.ops.paged_attention,
-                       PagedAttention{.o = o.numbers(n * h * d),
-                                      .q = o.numbers(n * h * d),
-                                      .k_pages = o.numbers(pool),
-                                      .v_pages = o.numbers(pool),
-                                      .page_table = table,
-                                      .q_start = start,
-                                      .context_len = length,
-                                      .n_seq = n,
-                                      .max_pages = pages,
-                                      .page_tokens = kPageTokens,
-                                      .heads = h,
-                                      .kv_heads = kv,
-                                      .d = d,
-                                      .scale = 1.0f / std::sqrt(static_cast<float>(d)),
-                                      .t = s.t});
+      PagedAttention a{.o = o.numbers(n * h * d),
+                       .q = o.numbers(n * h * d),
+                       .k_pages = o.numbers(pool),
+                       .v_pages = o.numbers(pool),
+                       .page_table = table,
+                       .q_start = start,
+                       .context_len = length,
+                       .n_seq = n,
+                       .max_pages = pages,
+                       .page_tokens = kPageTokens,
+                       .heads = h,
+                       .kv_heads = kv,
+                       .d = d,
+                       .scale = 1.0f / std::sqrt(static_cast<float>(d)),
+                       .t = s.t};
+      a.workspace = o.bytes(s.ops.paged_attention_workspace(a, s.stream));
+      return make_case(s, o, s.ops.paged_attention, a);
     });
   }
 

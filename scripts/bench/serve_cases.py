@@ -151,7 +151,7 @@ class Bench:
                     self.run_line(f"batch {streams}", fmt, "ours", pair, decode_tokens_per_s=values["ours"][-1],
                                   cached_tokens=sum(r.timings["cached_tokens"] for r in requests))
                     if fmt in self.peers:
-                        values["peer"].append(llama_batched_bench(self.o.peer, self.peers[fmt], self.o.threads, streams, 128, n, self.o.work))
+                        values["peer"].append(llama_batched_bench(self.o.peer, self.peers[fmt], self.o.threads, streams, 128, n))
                         self.run_line(f"batch {streams}", fmt, "peer", pair, decode_tokens_per_s=values["peer"][-1])
             self.sum_line(f"decode, batch {streams}", fmt, "tok/s", values)
             if values["peer"]:
@@ -165,7 +165,7 @@ class Bench:
             with contextlib.ExitStack() as stack:
                 servers = {"ours": stack.enter_context(self.ours(fmt))}
                 if fmt in self.peers:
-                    servers["peer"] = stack.enter_context(self.theirs(fmt, 16, max(8192, 32 * (n_in + n_out))))
+                    servers["peer"] = stack.enter_context(self.theirs(fmt, 16, 16 * 1024))
                 for server in servers.values():
                     self.warm(server, 16)
                 for pair in range(self.o.pairs):
@@ -288,7 +288,10 @@ def parse():
     p.add_argument("--vocab", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--serve-flags", default="")
-    return p.parse_args()
+    o = p.parse_args()
+    o.build, o.model, o.peer = (os.path.abspath(x) if x else x for x in (o.build, o.model, o.peer))
+    o.peer_model = ",".join(os.path.abspath(x) for x in o.peer_model.split(",") if x)
+    return o
 
 
 def main():
@@ -296,7 +299,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of the servers' ends
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as f:
         f.write("-10")  # the client before the servers: what it sees is when tokens came, not when it was let to look
-    with tempfile.TemporaryDirectory(prefix="serving-") as o.work:
+    with tempfile.TemporaryDirectory(prefix="serving-") as work:
+        os.chdir(work)  # the peer's programs leave a log where they are started
         try:
             bench = Bench(o)
             bench.line(benchmark="serving", date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), cpu=cpu_name(),

@@ -270,12 +270,13 @@ int run(const Options& o) {
   for (const char* type : {"f32", "bf16", "int8", "int4"}) {
     for (const auto& s : kShapes) products(bench, {type, s[0], s[1]});
   }
-  constexpr int64_t kModels[][3] = {{12, 12, 64}, {32, 8, 128}};  // heads, kv heads, d
+  constexpr int64_t kModels[][3] = {{12, 12, 64}, {32, 4, 64}, {32, 8, 128}};  // heads, kv heads, d
   for (const auto& [h, kv, d] : kModels) {
     for (const auto& [t, kv_t] :
          {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::i8}}) {
-      paged(bench, {"decode", 1, 1, 2048, h, kv, d, t, kv_t, false});
-      paged(bench, {"decode", 16, 1, 512, h, kv, d, t, kv_t, false});
+      constexpr int64_t kContexts[][2] = {{1, 2048}, {1, 8192}, {16, 512}, {32, 1024}};
+      for (const auto& [sequences, context] : kContexts)
+        paged(bench, {"decode", sequences, 1, context, h, kv, d, t, kv_t, false});
       for (bool fixed : {false, true}) {
         paged(bench, {"prefill", 1, 512, 512, h, kv, d, t, kv_t, fixed});
         paged(bench, {"prefill", 1, 512, 4096, h, kv, d, t, kv_t, fixed});

@@ -24,8 +24,8 @@ class Failed(Exception):
     pass
 
 
-def output_of(command, cwd=None, both=False, timeout_s=3600):
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def output_of(command, both=False, timeout_s=3600):
+    done = subprocess.run([str(c) for c in command], env=ENV, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=timeout_s, check=False, start_new_session=True)
     if done.returncode != 0:
         raise Failed(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -138,10 +138,10 @@ def llama_bench(folder, model, threads, n_prompt, n_gen):
     return {"prefill" if r["n_prompt"] else "decode": r["avg_ts"] for r in runs}
 
 
-def llama_batched_bench(folder, model, threads, sequences, n_prompt, n_gen, cwd):
+def llama_batched_bench(folder, model, threads, sequences, n_prompt, n_gen):
     """tok/s of all the sequences' decodes together."""
     text = output_of([os.path.join(folder, "llama-batched-bench"), "-m", model, "-t", threads, "-tb", threads, "-c",
-                      max(8192, 2 * sequences * (n_prompt + n_gen)), "-npp", n_prompt, "-ntg", n_gen, "-npl", sequences], cwd=cwd, both=True)
+                      max(8192, 2 * sequences * (n_prompt + n_gen)), "-npp", n_prompt, "-ntg", n_gen, "-npl", sequences], both=True)
     rows = [line.split("|") for line in text.splitlines() if re.match(r"\|\s*\d+ \|", line)]
     if len(rows) != 1:
         raise Failed(f"llama-batched-bench: expected one row of results, found {len(rows)}:\n{text[-2000:]}")
