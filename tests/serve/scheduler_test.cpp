@@ -288,7 +288,12 @@ TEST_CASE("a hundred thousand requests leave nothing behind") {
   SchedulerSpec spec{.n_pages = 600, .block_tokens = 16, .max_seqs = 64, .max_batch_tokens = 512};
   World world(spec);
   std::mt19937 rng(9);
-  int64_t left = 100000, preempted_before = 0;
+#ifdef __SANITIZE_THREAD__
+  const int64_t all = 4000;  // what TSan has time for; there are no threads in this
+#else
+  const int64_t all = 100000;
+#endif
+  int64_t left = all;
   size_t done = 0;
   while (left > 0 || world.open > 0) {
     for (; left > 0 && world.open < 80; --left) {
@@ -314,9 +319,8 @@ TEST_CASE("a hundred thousand requests leave nothing behind") {
       world.wishes[done].prompt = {};
     }
   }
-  CHECK(done == 100000);
+  CHECK(static_cast<int64_t>(done) == all);
   CHECK(world.model.n_faults == 0);
-  CHECK(world.scheduler.stats().preemptions >= preempted_before);
   world.check_empty();
 }
 
