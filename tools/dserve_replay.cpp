@@ -33,7 +33,8 @@ int dserve_replay(int argc, const char* const* argv) {
                {"preemptions", r.preemptions},
                {"prefill_tokens", r.prefill_tokens},
                {"decode_tokens", r.decode_tokens},
-               {"model_s", r.model_s}};
+               {"model_s", r.model_s},
+               {"torn", r.torn}};
   if (!equal) {
     json["first_difference"] = r.first_difference;
     json["expected"] = Json::parse(r.expected, nullptr, /*allow_exceptions=*/false);

@@ -12,8 +12,7 @@ namespace rw {
 
 double kv_usage(const EngineStats& s) {
   if (s.pages == 0) return 0;
-  const int64_t kept_only = s.cached_pages - s.pinned_pages;
-  return static_cast<double>(s.pages - s.free_pages - kept_only) / static_cast<double>(s.pages);
+  return static_cast<double>(s.used_pages) / static_cast<double>(s.pages);
 }
 
 namespace {
@@ -30,7 +29,7 @@ constexpr EngineRead kEngineGauges[] = {
     {"rankwright_kv_pages", "Pages of the cache.", &EngineStats::pages},
     {"rankwright_kv_free_pages", "Pages that are nobody's.", &EngineStats::free_pages},
     {"rankwright_kv_cached_pages", "Pages that the prefix cache holds.", &EngineStats::cached_pages},
-    {"rankwright_kv_pinned_pages", "Of them, pages in use or of the warm-up.", &EngineStats::pinned_pages},
+    {"rankwright_kv_pinned_pages", "Of them, pages of the warm-up.", &EngineStats::pinned_pages},
     {"rankwright_kv_used_pages_high_water", "Pages in use, at most so far.", &EngineStats::used_pages_high_water},
     {"rankwright_prefill_chunk_tokens", "Prefill tokens that the last step had room for.", &EngineStats::chunk_tokens},
 };

@@ -58,9 +58,9 @@ Admission admit(const Load& load, const AdmissionPolicy& policy, const Asked& as
     if (s > policy.slo_ttft_s)
       return refuse(
           Verdict::too_slow, s - policy.slo_ttft_s,
-          fmt::format("the first token is predicted after {:.1f} s, beyond the objective of {:.1f} s; try again "
+          fmt::format("the first token is predicted after {:.0f} ms, beyond the objective of {:.0f} ms; try again "
                       "later",
-                      s, policy.slo_ttft_s));
+                      1000 * s, 1000 * policy.slo_ttft_s));
   }
   return {};
 }

@@ -14,6 +14,7 @@ namespace rw {
 struct EngineStats {
   int64_t running = 0, waiting = 0;   // sequences; waiting includes preempted and those not yet seen by the engine
   int64_t waiting_tokens = 0;         // prompt tokens of waiting sequences and of running ones not yet fed
+  int64_t used_pages = 0;             // neither free nor merely cached
   int64_t pages = 0, free_pages = 0;  // of the pool; free: nobody's
   int64_t cached_pages = 0, pinned_pages = 0;  // held by the prefix tree; of them in use or pinned by the warm-up
   int64_t used_pages_high_water = 0;           // not free and not merely cached, at most so far

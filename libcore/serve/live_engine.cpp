@@ -214,7 +214,8 @@ bool LiveEngine::step() {
   log_.outcome(outcome);
   scheduler_.done(outcome);
   counts_.generated_tokens += static_cast<int64_t>(outcome.drawn.size());
-  ++counts_.steps;
+  const bool computed = !plan.rows.empty();
+  counts_.steps += computed;
   std::vector<Told> told;
   for (const SequenceResult& r : result.sequences) {
     const auto it = live_.find(r.id);
@@ -231,7 +232,7 @@ bool LiveEngine::step() {
     told.push_back({.sink = sink, .event = std::move(*event)});
   }
   // First, so that who has an answer finds it counted.
-  publish(outcome.seconds);
+  publish(computed ? outcome.seconds : counts_.step_s);
   for (Told& t : told) tell(t.sink, std::move(t.event));
   return true;
 }
@@ -267,7 +268,11 @@ void LiveEngine::warm_up() {
     Arrival arrival{.id = id, .prompt = w.tokens, .max_tokens = 0, .salt = w.salt};
     log_.arrival(arrival);
     scheduler_.add(std::move(arrival));
-    while (scheduler_.view(id).fed < static_cast<int64_t>(w.tokens.size())) step();
+    while (scheduler_.view(id).fed < static_cast<int64_t>(w.tokens.size())) {
+      step();
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
     log_.keep(id);
     const double now = now_s();
     warm_.push_back({.name = w.name, .handle = scheduler_.keep(id), .expires_s = w.ttl_s > 0 ? now + w.ttl_s : 0});
@@ -332,6 +337,11 @@ void LiveEngine::run() {
     }
     end_all(FinishReason::error, e.what());
     publish(0);
+    publish_memory(now_s());
+    try {
+      runner_->run({.step = -1, .stop = true});  // the other ranks need not wait for a time-out
+    } catch (const std::exception&) {            // the first failure says why
+    }
   }
 }
 
@@ -350,7 +360,8 @@ void LiveEngine::publish(double step_s) {
   stats_.free_pages = s.free_pages;
   stats_.cached_pages = s.cached_pages;
   stats_.pinned_pages = s.kept_pages;
-  stats_.used_pages_high_water = std::max(high, stats_.pages - s.free_pages - s.evictable_pages);
+  stats_.used_pages = stats_.pages - s.free_pages - s.evictable_pages;
+  stats_.used_pages_high_water = std::max(high, stats_.used_pages);
   stats_.cached_tokens = s.prefix_hits;
   stats_.prefix_queries = s.prefix_queries;
   stats_.prefix_hits = s.prefix_hits;
@@ -359,7 +370,7 @@ void LiveEngine::publish(double step_s) {
   stats_.chunk_tokens = s.chunk_tokens;
   stats_.heartbeat_s = heartbeat;
   stats_.prefill_s_per_token = costs.prefill_s_per_token();
-  stats_.decode_step_s = costs.decode_step_s(s.running);
+  stats_.decode_step_s = costs.decode_step_s(std::max<int64_t>(s.running, 1));
   load_ = {.running = s.running,
            .waiting = s.waiting,
            .blocked = s.blocked,

@@ -51,6 +51,7 @@ bool LiveSequence::scheduled(double now, int64_t cached) {
 
 void LiveSequence::preempted(double now) {
   waiting_since_ = now;
+  prompt_scores_.clear();  // its prompt is fed again from the beginning
   ++times_.n_preemptions;
 }
 
@@ -93,8 +94,9 @@ void LiveSequence::take_token(const Sampled& token, SequenceEvent& event) {
 }
 
 std::optional<SequenceEvent> LiveSequence::stepped(const SequenceResult& result, double now, bool prompt_done) {
-  const int64_t wanted = request_.prompt_logprobs >= 0 ? usage_.prompt_tokens - 1 : 0;
-  // A preempted sequence feeds its prompt again.
+  // A sequence that is preempted later feeds its prompt again: those scores were told.
+  const bool told_before = usage_.completion_tokens > 0;
+  const int64_t wanted = request_.prompt_logprobs >= 0 && !told_before ? usage_.prompt_tokens - 1 : 0;
   for (const Sampled& score : result.prompt)
     if (static_cast<int64_t>(prompt_scores_.size()) < wanted) prompt_scores_.push_back(out(score));
   const bool scored = prompt_done && max_new_ == 0;

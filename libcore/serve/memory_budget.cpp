@@ -27,16 +27,19 @@ MemoryBudget memory_budget(const MemoryAsked& a) {
   int64_t n_pages = std::min<int64_t>(left / a.page_bytes, INT32_MAX);
   if (a.memory == 0 && a.most_pages > 0) n_pages = std::min(n_pages, a.most_pages);
   const int64_t needed = (a.max_len + a.page_tokens - 1) / a.page_tokens;
-  if (n_pages < needed)
-    fail(
-        ErrorKind::usage,
-        "{} for serving ({}) hold weights {} and run time {}, which leaves {} for the cache; one sequence of {} tokens "
-        "needs {}. Expected at least --memory {}; or lower --max-model-len (to {} tokens), or use --quantize or "
-        "--kv-dtype int8",
-        bytes(total),
-        a.memory > 0 ? "--memory" : fmt::format("--memory-utilization {} of {}", a.utilization, bytes(a.available)),
-        bytes(a.weights), bytes(a.runtime), bytes(left), a.max_len, bytes(needed * a.page_bytes),
-        a.weights + a.runtime + needed * a.page_bytes, n_pages * a.page_tokens);
+  if (n_pages < needed) {
+    // What the run time takes is measured and differs a little from start to start.
+    const int64_t enough = a.weights + a.runtime + a.runtime / 8 + needed * a.page_bytes,
+                  enough_mib = (enough + (1 << 20) - 1) >> 20;
+    const std::string shorter =
+        n_pages > 0 ? fmt::format("lower --max-model-len (to {} tokens), or ", n_pages * a.page_tokens) : "";
+    fail(ErrorKind::usage,
+         "{} ({}): weights take {} and run time {}, which leaves {} for the cache; one sequence of {} tokens needs {}. "
+         "Expected at least --memory {}MiB; or {}use --quantize or --kv-dtype int8",
+         bytes(total),
+         a.memory > 0 ? "--memory" : fmt::format("--memory-utilization {} of {}", a.utilization, bytes(a.available)),
+         bytes(a.weights), bytes(a.runtime), bytes(left), a.max_len, bytes(needed * a.page_bytes), enough_mib, shorter);
+  }
   return {.weights = a.weights,
           .runtime = a.runtime,
           .kv = n_pages * a.page_bytes,

@@ -7,6 +7,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
 #include "libcore/base/log.h"
+#include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/rank_cores.h"
 #include "libcore/comm/watch.h"
@@ -62,6 +63,37 @@ RunnerSpec runner_spec(const ServeSpec& spec, const ServingModel& model, const C
           .deterministic = spec.deterministic};
 }
 
+// A Hugging Face directory may name further ids that end a text (the end of a turn) in its generation_config.json
+// alone.
+void add_generation_ends(const fs::path& dir, int64_t vocab_size, std::vector<int32_t>& ends) {
+  const fs::path file = dir / "generation_config.json";
+  if (!fs::is_regular_file(file)) return;
+  const Json config = read_json(file);
+  if (!config.is_object() || !config.contains("eos_token_id")) return;
+  const Json& eos = config["eos_token_id"];
+  for (const Json& id : eos.is_array() ? eos : Json::array({eos})) {
+    if (id.is_null()) continue;
+    if (!id.is_number_integer() || id < 0 || id >= vocab_size)
+      fail(ErrorKind::input, "{}: eos_token_id: expected ids below {}, found {}", file.string(), vocab_size, id.dump());
+    ends.push_back(id.get<int32_t>());
+  }
+}
+
+// Warm-up prompts stay: those that would leave no room for a sequence of full length are refused before anything runs.
+void check_warmup(const std::vector<WarmPrompt>& warmup, const SchedulerSpec& s, int64_t max_len) {
+  const auto blocks = [&](int64_t tokens) { return (tokens + s.block_tokens - 1) / s.block_tokens; };
+  int64_t left = s.n_pages - blocks(max_len);
+  for (const WarmPrompt& w : warmup) {
+    left -= blocks(static_cast<int64_t>(w.tokens.size()));
+    if (left < 0)
+      fail(ErrorKind::usage,
+           "--warmup: '{}' and those before it leave no room for a sequence of {} tokens in a cache of {} pages; "
+           "expected "
+           "fewer or shorter prompts, more --memory, or a smaller --max-model-len",
+           w.name, max_len, s.n_pages);
+  }
+}
+
 MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& world) {
   // What a runner without pages takes, counted by making one on a counting arena.
   const std::unique_ptr<Comm> meta = make_meta_comm(world.rank(), world.size());
@@ -69,11 +101,15 @@ MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& wo
   const Arena& arena = counted.arena();
   const int64_t weights = arena.bytes(MemoryOwner::weights) + arena.bytes(MemoryOwner::packed_weights),
                 pages = (runner.max_len + runner.page_tokens - 1) / runner.page_tokens;
+  const int64_t available = available_bytes() / std::max(1, ranks_of_host(world));
+  if (spec.memory > available)
+    fail(ErrorKind::usage, "--memory {}: this machine can give {} to a rank",
+         format_bytes(static_cast<double>(spec.memory)), format_bytes(static_cast<double>(available)));
   if (spec.memory == 0 && spec.memory_utilization >= 0.97)
     log_warning("--memory-utilization {}: leaves little for the system; 0.9 is safer", spec.memory_utilization);
   return memory_budget({.memory = spec.memory,
                         .utilization = spec.memory_utilization,
-                        .available = available_bytes() / std::max(1, ranks_of_host(world)),
+                        .available = available,
                         .weights = weights,
                         .runtime = arena.total_bytes() - weights + resident_bytes(),
                         .page_bytes = KvPages::page_bytes(counted.kv_spec()),
@@ -101,6 +137,7 @@ ServingModel open_model(const ServeSpec& spec) {
   if (model.eos_id >= 0) m.ends.push_back(static_cast<int32_t>(model.eos_id));
   for (const int64_t id : model.other_eos_ids) m.ends.push_back(static_cast<int32_t>(id));
   if (const int32_t id = m.tokenizer->end_of_text(); id >= 0) m.ends.push_back(id);
+  add_generation_ends(spec.model, model.vocab_size, m.ends);
   std::sort(m.ends.begin(), m.ends.end());
   m.ends.erase(std::unique(m.ends.begin(), m.ends.end()), m.ends.end());
   m.created = file_time(spec.model);
@@ -149,6 +186,7 @@ std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& m
   world.set_timeout(spec.comm_timeout);  // not before: ranks may load at different speeds
   log_info("{}", made.budget.text());
   const SchedulerSpec scheduler = made.scheduler;
+  check_warmup(warmup, scheduler, model.max_model_len);
   EngineSpec engine{.scheduler = scheduler,
                     .admission = {.max_model_len = model.max_model_len,
                                   .max_seqs = spec.max_num_seqs,

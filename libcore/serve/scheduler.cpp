@@ -107,12 +107,17 @@ void Scheduler::plan_rows(Sequence& s, int64_t n, StepPlan& plan) {
   plan.rows.push_back({.id = s.arrival.id, .first = s.fed, .n = n, .sample = draws});
   s.fed += n;
   backlog_ -= n;
-  if (!caches(s)) return;
+  if (s.node < 0 || s.duplicates) return;
   const auto size = static_cast<size_t>(spec_.block_tokens);
-  for (; (s.adopted + 1) * spec_.block_tokens <= s.fed; ++s.adopted) {
+  for (; !s.duplicates && (s.adopted + 1) * spec_.block_tokens <= s.fed; ++s.adopted) {
     const auto i = static_cast<size_t>(s.adopted);
     const auto added = tree_.add(s.node, PrefixTree::Tokens(s.tokens).subspan(i * size, size), s.pages[i]);
-    if (added.taken) s.shared[i] = true;
+    if (!added.taken) {
+      // Another sequence's page holds the same block. Pinning it beside our own would take pages that are counted on.
+      s.duplicates = true;
+      break;
+    }
+    s.shared[i] = true;
     tree_.move_pin(s.node, added.node);
     s.node = added.node;
   }
@@ -143,6 +148,7 @@ bool Scheduler::admit(Sequence& s, StepPlan& plan) {
   s.running = true;
   s.node = node;
   s.adopted = depth;
+  s.duplicates = false;
   s.fed = depth * spec_.block_tokens;
   if (s.preemptions == 0) s.cached_tokens = s.fed;
   backlog_ -= s.fed;
@@ -156,7 +162,7 @@ bool Scheduler::admit(Sequence& s, StepPlan& plan) {
     s.reserved = wanted - now;
     reserved_ += s.reserved;
   }
-  if (reads) {
+  if (reads && s.preemptions == 0) {
     prefix_queries_ += len;
     prefix_hits_ += s.fed;
     count_hits(s);
@@ -185,8 +191,8 @@ bool Scheduler::next(StepPlan& plan) {
     --left;
   }
 
-  chunk_ = costs_.chunk(last_decodes_, spec_.itl_budget_s, spec_.block_tokens, left);
-  left = std::min(left, chunk_);
+  const int64_t chunk = costs_.chunk(last_decodes_, spec_.itl_budget_s, spec_.block_tokens, left);
+  left = std::min(left, chunk);
   const auto prefill = [&](Sequence& s) {
     const int64_t n = std::min(left, s.unfed());
     plan_rows(s, n, plan);
@@ -206,6 +212,7 @@ bool Scheduler::next(StepPlan& plan) {
     if (blocked_) break;
     prefill(s);
   }
+  if (last_prefill_ > 0) chunk_ = chunk;
   plan.ends = std::move(ends_);
   ends_.clear();
   if (plan.rows.empty() && plan.ends.empty()) return false;

@@ -103,6 +103,7 @@ class Scheduler {
     std::vector<bool> shared;    // (pages) the tree's
     PrefixTree::Node node = -1;  // the deepest of its path, pinned while it runs
     int64_t adopted = 0;         // blocks that are in the tree
+    bool duplicates = false;     // a block of its own is in the tree as another's: it adds no more
     int64_t reserved = 0;        // pages it may yet take
     int64_t cached_tokens = 0, preemptions = 0;
     bool running = false;

@@ -20,6 +20,9 @@ class StepLog {
   void release(int64_t handle);
 
  private:
+  void write(const Json& line);
+
+  std::filesystem::path file_;
   JsonLines lines_;
   bool on_ = false;
 };
@@ -29,8 +32,10 @@ struct ReplayReport {
   int64_t first_difference = -1;  // line of the log; -1: all plans are equal
   std::string expected, found;    // the plans there, as JSON
   double model_s = 0;             // seconds of the logged steps
+  bool torn = false;              // the last line is half a line
 };
-// Runs the scheduler over a log. Error{input} names file and line of what is not a log.
+// Runs the scheduler over a log, of one server's life or of several. Error{input} names file and line of what is not a
+// log.
 ReplayReport replay(const std::filesystem::path& log);
 
 }  // namespace rw

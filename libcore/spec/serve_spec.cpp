@@ -15,7 +15,7 @@ FieldList fields(ServeSpec& s) {
       {.name = "port", .value = &s.port, .help = "0: a free one, printed at the start", .min = 0, .max = 65535},
       {.name = "api-key",
        .value = &s.api_key,
-       .help = "asked for on every route but /health (also from RANKWRIGHT_API_KEY, which ps does not show)"},
+       .help = "asked for on every route but /health and /ping (also from RANKWRIGHT_API_KEY, which ps does not show)"},
       {.name = "tp",
        .value = &s.tp,
        .help = "tensor-parallel ranks; 0: all of mpirun's",
@@ -57,7 +57,12 @@ FieldList fields(ServeSpec& s) {
        .min = 0,
        .max = 4096,
        .group = "Model"},
-      {.name = "seed", .value = &s.seed, .help = "of requests that name none", .min = 0, .max = 9e15, .group = "Model"},
+      {.name = "seed",
+       .value = &s.seed,
+       .help = "of requests that name none; 0: a new one for each",
+       .min = 0,
+       .max = 9e15,
+       .group = "Model"},
       {.name = "deterministic",
        .value = &s.deterministic,
        .help = "the same ids alone, batched, chunked, cached, preempted",
@@ -245,6 +250,8 @@ void check_serve_spec(const ServeSpec& s) {
          most, s.quantize);
   if (s.out.empty() && (s.log_spans || s.log_steps || s.trace))
     fail(ErrorKind::usage, "--log-spans, --log-steps and --trace: expected --out DIR beside them, found none");
+  if (!s.warmup.empty() && !s.prefix_cache)
+    fail(ErrorKind::usage, "--warmup {}: expected --prefix-cache, which keeps what it computes", s.warmup);
   if (s.max_num_seqs > s.max_batch_tokens)
     fail(ErrorKind::usage,
          "--max-num-seqs {} is above --max-batch-tokens {}: every sequence of a step has at least one token",

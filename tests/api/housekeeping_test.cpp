@@ -55,7 +55,7 @@ struct Watched {
 TEST_CASE("alerts: raised when a value stays beyond its threshold, and cleared") {
   const Folder folder;
   Watched w(folder.path.string());
-  EngineStats stats{.running = 1, .pages = 10, .free_pages = 4};
+  EngineStats stats{.running = 1, .used_pages = 6, .pages = 10, .free_pages = 4};
   w.engine.set_stats(stats);
   double now = 1000;
   const auto seconds = [&](int n) {
@@ -71,6 +71,7 @@ TEST_CASE("alerts: raised when a value stays beyond its threshold, and cleared")
   CHECK(lines[0]["state"] == "raised");
   CHECK(lines[0]["value"] == 0.6);
   CHECK(lines[0]["time"].get<std::string>().ends_with("Z"));
+  stats.used_pages = 1;
   stats.free_pages = 9;
   w.engine.set_stats(stats);
   seconds(5);

@@ -71,7 +71,8 @@ TEST_CASE("metrics: latencies of one request, by hand") {
   end.finish = FinishReason::stop;
   request.event(end);
   request.event(end);  // nothing after the end
-  const EngineStats stats{.pages = 10, .free_pages = 3, .cached_pages = 4, .pinned_pages = 1, .heartbeat_s = 95};
+  const EngineStats stats{
+      .used_pages = 4, .pages = 10, .free_pages = 3, .cached_pages = 4, .pinned_pages = 1, .heartbeat_s = 95};
   const std::string text = metrics.text({.engine = &stats, .healthy = true, .now = 100});
   const auto count = [&](const char* name) { return value_of(text, std::string("rankwright_") + name); };
   CHECK(count("time_to_first_token_seconds_count") == 1);
@@ -129,6 +130,7 @@ TEST_CASE("metrics: vLLM's names and buckets") {
   request.event(end);
   const EngineStats stats{.running = 3,
                           .waiting = 4,
+                          .used_pages = 5,
                           .pages = 10,
                           .free_pages = 5,
                           .prompt_tokens = 70,

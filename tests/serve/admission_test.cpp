@@ -68,7 +68,7 @@ TEST_CASE("the memory budget in three parts") {
   CHECK(memory_budget(share).n_pages == 70);
   MemoryAsked tight = asked;
   tight.memory = 599;
-  CHECK_THROWS_WITH_AS(memory_budget(tight), doctest::Contains("--memory 600"), Error);
+  CHECK_THROWS_WITH_AS(memory_budget(tight), doctest::Contains("--memory 1MiB"), Error);
   CHECK_THROWS_WITH_AS(memory_budget(tight), doctest::Contains("--max-model-len (to 304 tokens)"), Error);
   tight.memory = 600;
   CHECK(memory_budget(tight).full_sequences == 1);

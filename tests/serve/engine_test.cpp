@@ -322,3 +322,32 @@ TEST_CASE("prompt scores come whole, with the first event") {
   CHECK(f.sink->tokens(id).empty());
   CHECK(f.sink->last(id).finish == FinishReason::length);
 }
+
+TEST_CASE("the scores of a prompt that was preempted half-way are its own, each once") {
+  const std::unique_ptr<Tokenizer> tokenizer = byte_tokenizer();
+  LiveSequence live(0, {.prompt = {1, 2, 3, 4, 5, 6}, .max_tokens = 2, .prompt_logprobs = 0}, nullptr, *tokenizer,
+                    {.max_model_len = 100, .ends = {}});
+  // A result with scores of these prompt ids, and, at 0 or more, a drawn token.
+  const auto result = [](const std::vector<int32_t>& ids, int32_t drawn) {
+    SequenceResult r;
+    r.id = 0;
+    for (const int32_t id : ids) r.prompt.emplace_back().id = id;
+    r.sampled = drawn >= 0;
+    r.token.id = drawn;
+    return r;
+  };
+  live.scheduled(1, 0);
+  CHECK_FALSE(live.stepped(result({2, 3, 4}, -1), 2, false));
+  live.preempted(3);
+  CHECK(live.scheduled(4, 0) == false);
+  CHECK_FALSE(live.stepped(result({2, 3}, -1), 5, false));
+  const auto event = live.stepped(result({4, 5, 6}, 70), 6, true);
+  REQUIRE(event);
+  REQUIRE(event->prompt.size() == 5);
+  for (int32_t i = 0; i < 5; ++i) CHECK(event->prompt[static_cast<size_t>(i)].token.id == i + 2);
+  live.preempted(7);
+  const auto next = live.stepped(result({2, 3, 4, 5, 6}, 71), 8, true);
+  REQUIRE(next);
+  CHECK(next->prompt.empty());
+  CHECK(next->finish == FinishReason::length);
+}

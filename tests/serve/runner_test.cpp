@@ -3,7 +3,6 @@
 #include "libcore/serve/model_runner.h"
 
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "libcore/base/files.h"
 #include "tests/serve/served.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/team.h"
 
 using namespace rw;
 using test::serve_all;
@@ -108,9 +108,7 @@ TEST_CASE("alone, batched, shuffled, chunked, cached, preempted: the same tokens
         const Served batched = run({.n_pages = 300, .max_seqs = 32, .max_batch_tokens = 64, .prefix_cache = false});
         CHECK(batched.drawn == alone.drawn);
         CHECK(batched.steps < alone.steps);
-        CHECK(run({.n_pages = 300, .max_seqs = 32, .max_batch_tokens = 64, .prefix_cache = false},
-                  std::min(2, omp_get_max_threads()))
-                  .drawn ==  // one where TSan watches
+        CHECK(run({.n_pages = 300, .max_seqs = 32, .max_batch_tokens = 64, .prefix_cache = false}, team(2)).drawn ==
 
               alone.drawn);
         const Served chunked =

@@ -1,7 +1,6 @@
 #include "libcore/serve/sampler.h"
 
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <cmath>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/rng.h"
 #include "tests/serve/sampler_reference.h"
+#include "tests/support/team.h"
 
 using namespace rw;
 
@@ -380,9 +380,9 @@ TEST_CASE("a draw depends on its row alone") {
   }
   for (const auto& cuts : layouts(1003)) {
     const std::vector<Sampled> together = sample(rows, cuts);
-    CHECK(sample(rows, cuts, std::min(3, omp_get_max_threads())) == together);  // one where TSan watches
+    CHECK(sample(rows, cuts, team(3)) == together);
     std::vector<Row> reversed(rows.rbegin(), rows.rend());
-    std::vector<Sampled> back = sample(reversed, cuts, std::min(2, omp_get_max_threads()));
+    std::vector<Sampled> back = sample(reversed, cuts, team(2));
     std::reverse(back.begin(), back.end());
     CHECK(back == together);
     for (const size_t i : {0u, 1u, 2u, 3u, 37u}) CHECK(sample({rows[i]}, cuts)[0] == together[i]);

@@ -183,6 +183,35 @@ TEST_CASE("a pool of 1.2 requests serves fifty of them, each preempted at most s
   CHECK(world.most_preemptions <= 3);
 }
 
+TEST_CASE("a sequence whose block another has cached takes no page that is reserved") {
+  // Few prompts, again and again, the same continuations: blocks that are in the tree already, in pools with hardly any
+  // room.
+  for (const int64_t max_preemptions : {0, 1, 3})
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      CAPTURE(max_preemptions);
+      CAPTURE(seed);
+      std::mt19937 rng(seed);
+      World world({.n_pages = 10 + static_cast<int64_t>(rng() % 6),
+                   .block_tokens = 4,
+                   .max_seqs = 1 + static_cast<int64_t>(rng() % 6),
+                   .max_batch_tokens = 8 + static_cast<int64_t>(rng() % 20),
+                   .max_preemptions = max_preemptions});
+      int64_t left = 60, turns = 0;
+      while (left > 0 || world.open > 0) {
+        for (; left > 0 && world.open < 8; --left) {
+          std::mt19937 prompt(static_cast<unsigned>(rng() % 3));
+          world.add({.prompt = tokens(prompt, 4 * (1 + static_cast<int64_t>(rng() % 3)), 90),
+                     .max_tokens = 1 + static_cast<int64_t>(rng() % 27)});
+        }
+        REQUIRE((world.step() || left > 0));
+        REQUIRE(++turns < 20000);
+      }
+      world.check_outputs();
+      world.check_empty();
+      CHECK(world.most_preemptions <= max_preemptions);
+    }
+}
+
 TEST_CASE("requests with one uncached prefix compute it once") {
   World world({.n_pages = 400, .block_tokens = 4, .max_seqs = 32, .max_batch_tokens = 24});
   std::mt19937 rng(5);
@@ -388,10 +417,27 @@ TEST_CASE("a log replays to the same plans, and a changed one does not") {
     write({bad});
     CHECK_THROWS_AS(replay(file), Error);
   }
+  // A server that began again, and was killed.
+  std::vector<std::string> twice = lines;
+  twice.insert(twice.end(), lines.begin(), lines.end());
+  write(twice);
+  CHECK(replay(file).arrivals == 120);
+  {
+    std::ofstream out(file, std::ios::app);
+    out << lines[1].substr(0, 9);
+  }
+  CHECK(replay(file).torn);
+  for (const char* header :
+       {"{\"format\":1,\"n_pages\":4,\"block_tokens\":0}", "{\"format\":1,\"n_pages\":999999999999}"}) {
+    write({header});
+    CHECK_THROWS_AS(replay(file), Error);
+  }
+  write({lines[0], "{\"release\":99}"});
+  CHECK_THROWS_AS(replay(file), Error);
   write({lines[0], "{\"add\":\"x\"}"});
   CHECK_THROWS_AS(replay(file), Error);
   write({lines[0], "{\"keep\":3}"});
-  CHECK_THROWS(replay(file));
+  CHECK_THROWS_AS(replay(file), Error);
   std::filesystem::remove(file);
   CHECK_THROWS_AS(replay(file), Error);
 }
