@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 
 #include "libcore/api/server.h"
@@ -16,8 +18,10 @@
 #include "libcore/base/error.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
+#include "libcore/base/version.h"
 #include "libcore/serve/model_engine.h"
 #include "libcore/spec/serve_spec.h"
+#include "libcore/telemetry/json_lines.h"
 #include "tools/drain_signals.h"
 #include "tools/job_command_line.h"
 
@@ -80,6 +84,22 @@ int64_t drain(const ServeSpec& spec, ApiServer& server, Engine& engine) {
   return cut;
 }
 
+// A server's life in events.jsonl of --out.
+class Events {
+ public:
+  explicit Events(const ServeSpec& spec) {
+    if (!spec.out.empty()) lines_ = JsonLines(std::filesystem::path(spec.out) / "events.jsonl");
+  }
+  void write(const char* event, const Json& what) {
+    Json line = {{"time", utc_timestamp()}, {"event", event}};
+    line.update(what);
+    lines_.write(line);
+  }
+
+ private:
+  JsonLines lines_;
+};
+
 int lead(const ServeSpec& spec, Comm& world) {
   ApiServer server(spec);
   const int port = server.start();
@@ -87,10 +107,6 @@ int lead(const ServeSpec& spec, Comm& world) {
   if (spec.port == 0) fmt::print(stderr, "listening on {}\n", url);
 
   const ServingModel model = open_serving_model(spec, world);
-  // Goes out before the weights are read: a script can watch /health.
-  const Json line = {{"url", url}, {"port", port}, {"model", model.name}};
-  fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
   const auto chat_template = chat_template_of(spec, model.source);
   ServedModel served{.name = model.name,
                      .identity = model.identity,
@@ -101,22 +117,44 @@ int lead(const ServeSpec& spec, Comm& world) {
                      .spec = model.source.spec,
                      .max_model_len = model.max_model_len,
                      .created = model.created};
-  const std::unique_ptr<Engine> engine = make_engine(spec, model, read_warmup_file(spec.warmup, served), world);
+  std::vector<WarmPrompt> warmup = read_warmup_file(spec.warmup, served);
+  // Goes out before the weights are read: a script can watch /health.
+  const Json line = {{"url", url}, {"port", port}, {"model", model.name}};
+  fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+  const std::unique_ptr<Engine> engine = make_engine(spec, model, std::move(warmup), world);
+  Events events(spec);
+  events.write("start", {{"version", version()},
+                         {"url", url},
+                         {"model", model.name},
+                         {"identity", model.identity},
+                         {"ranks", world.size()},
+                         {"max_model_len", model.max_model_len}});
   server.serve(std::move(served), *engine);
   serving_began();
   while (engine->state() == EngineState::loading && drain_signals() == 0) std::this_thread::sleep_for(kLook);
-  if (engine->state() == EngineState::ready)
+  if (engine->state() == EngineState::ready) {
+    events.write("ready", Json::object());
     fmt::print(stderr, "ready: {} on {}, sequences of up to {} tokens\n", model.name, url, model.max_model_len);
+  }
   run_until_told(*engine);
-  const bool failed = engine->state() == EngineState::failed;
+  bool failed = engine->state() == EngineState::failed;
   if (failed) show_failure(spec);
+  else events.write("drain", {{"requests", server.live_requests()}});
   const int64_t cut = failed ? 0 : drain(spec, server, *engine);
   server.stopping();
   engine->stop("the server is shutting down");
   server.stop(kWriteS);
+  failed |= engine->state() == EngineState::failed;
+  events.write("end", {{"failed", failed}, {"cut_off", cut}});
   const int code = failed || cut > 0 ? exit_code(ErrorKind::runtime) : 0;
   if (failed && world.size() > 1) abort_world(code);  // the other ranks may hang, and would be waited for
   return code;
+}
+
+// An empty key would leave the server open to those who meant to close it.
+bool asks_for_key(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--api-key"); });
 }
 
 int run_rank(int argc, const char* const* argv, Comm& world) {
@@ -128,6 +166,8 @@ int run_rank(int argc, const char* const* argv, Comm& world) {
                             .footer = kFooter};
   if (const auto code = parse_job_command_line(command, argc, argv, world)) return *code;
   check_serve_spec(spec);
+  if (spec.api_key.empty() && asks_for_key(argc, argv))
+    fail(ErrorKind::usage, "--api-key: expected a key, found an empty one (a variable that is not set?)");
   if (const char* key = std::getenv("RANKWRIGHT_API_KEY"); key != nullptr && spec.api_key.empty()) spec.api_key = key;
   if (world.rank() != 0) {
     serving_began();  // the first rank says when it ends

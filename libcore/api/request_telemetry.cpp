@@ -17,7 +17,6 @@ void RequestTelemetry::event(const SequenceEvent& event) {
   if (event.choice < 0 || event.choice >= static_cast<int64_t>(choices_.size())) return;
   Choice& choice = choices_[static_cast<size_t>(event.choice)];
   if (choice.finished) return;
-  if (choice.first_event_s == 0) choice.first_event_s = now_s();
   preempted(choice, event.times);
   if (!event.tokens.empty()) tokens(choice, event);
   if (event.finish != FinishReason::none) finished(choice, event);
@@ -78,7 +77,7 @@ void RequestTelemetry::keep_spans(const Choice& choice, const SequenceEvent& eve
   add("queue", t.queued, t.scheduled);
   add("prefill", t.scheduled, t.first_token);
   add("decode", t.first_token, t.last_token);
-  add("stream", choice.first_event_s, now_s());
+  add("stream", t.first_token, now_s());  // around decode: until the last token was handed on
   spans_->add(all);
 }
 

@@ -30,7 +30,7 @@ class RequestTelemetry {
   struct Choice {
     double last_token_s = 0, worst_gap_s = 0;
     int64_t n_tokens = 0;
-    double first_event_s = 0, preempted_s = 0;
+    double preempted_s = 0;
     std::vector<Span> waits;  // after preemptions
     bool finished = false;
   };

@@ -290,17 +290,17 @@ def server_with_pages(model, pages, *flags):
         try:
             server = Server(model, "--memory", memory, *flags, wait=False)
             found = int(wait_for(lambda: server.ended_or(r"\((\d+) pages\)"), "the size of the cache").group(1))
+            server.wait_ready()
             if pages <= found <= pages + 8:
-                server.wait_ready()
                 return server, found
             page_bytes = server.get("/debug/memory").json()["now"]["page_bytes"]
             memory += (pages + 4 - found) * page_bytes
             server.__exit__()
         except Missed as e:
-            least = re.search(r"at least --memory (\d+)", str(e))
+            least = re.search(r"at least --memory (\d+)MiB", str(e))
             if least is None:
                 raise
-            memory = int(least.group(1)) + 4096
+            memory = int(least.group(1)) << 20
     raise Missed(f"no cache of {pages} pages in 20 tries")
 
 
