@@ -47,7 +47,7 @@ GenerateReport Generator::generate(const GenerateRequest& request, const std::fu
   double first_token = 0;
   StepPlan plan;
   while (report.new_tokens < most && scheduler.next(plan)) {
-    const StepResult result = runner_->run(plan);
+    const StepOutput result = runner_->run(plan);
     StepOutcome outcome;
     for (const SequenceResult& r : result.sequences)
       if (r.sampled) outcome.drawn.emplace_back(r.id, r.token.id);

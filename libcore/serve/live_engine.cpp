@@ -205,7 +205,7 @@ bool LiveEngine::step() {
     if (const auto it = live_.find(r.id);
         it != live_.end() && it->second.scheduled(start, scheduler_.view(r.id).cached_tokens))
       counts_.prompt_tokens += static_cast<int64_t>(it->second.request().prompt.size());
-  StepResult result = runner_->run(plan);
+  StepOutput result = runner_->run(plan);
   const double end = now_s();
 
   StepOutcome outcome{.seconds = end - start, .drawn = {}};

@@ -143,7 +143,7 @@ void ModelRunner::score_prompt(const SequenceRows& rows, int64_t first_row, std:
   }
 }
 
-void ModelRunner::draw(const StepPlan& plan, StepResult& result) {
+void ModelRunner::draw(const StepPlan& plan, StepOutput& result) {
   chosen_.clear();
   sample_rows_.clear();
   const int64_t v = vocab_.end - vocab_.begin;
@@ -174,9 +174,9 @@ void ModelRunner::draw(const StepPlan& plan, StepResult& result) {
   }
 }
 
-StepResult ModelRunner::run(const StepPlan& plan) {
+StepOutput ModelRunner::run(const StepPlan& plan) {
   take_news(plan);
-  StepResult result;
+  StepOutput result;
   if (plan.rows.empty()) return result;
   forward(plan);
   for (size_t s = 0; s < plan.rows.size(); ++s) {

@@ -32,7 +32,7 @@ class ModelRunner final : public StepRunner {
   ModelRunner(const RunnerSpec& spec, Comm& tp, ArenaKind kind = ArenaKind::memory);
   // Reads the weights: names of the param table.
   void load(const TensorSource& weights);
-  StepResult run(const StepPlan& plan) override;
+  StepOutput run(const StepPlan& plan) override;
   void idle() override {}
   const Arena& arena() const { return arena_; }
   KvPagesSpec kv_spec() const;
@@ -54,7 +54,7 @@ class ModelRunner final : public StepRunner {
   void take_news(const StepPlan& plan);
   void forward(const StepPlan& plan);
   void score_prompt(const SequenceRows& rows, int64_t first_row, std::vector<Sampled>& out);
-  void draw(const StepPlan& plan, StepResult& result);
+  void draw(const StepPlan& plan, StepOutput& result);
 
   RunnerSpec spec_;
   Comm& tp_;

@@ -14,7 +14,7 @@ class LeadRunner final : public StepRunner {
  public:
   LeadRunner(std::unique_ptr<ModelRunner> runner, Comm& tp) : runner_(std::move(runner)), tp_(tp) {}
 
-  StepResult run(const StepPlan& plan) override {
+  StepOutput run(const StepPlan& plan) override {
     if (tp_.size() == 1) return runner_->run(plan);
     const std::vector<std::byte> packed = pack_plan(plan);
     const auto bytes = static_cast<int64_t>(packed.size());
@@ -23,7 +23,7 @@ class LeadRunner final : public StepRunner {
       tp_.send(packed.data(), bytes, r, kTag);
     }
     if (plan.stop) return {};
-    StepResult result = runner_->run(plan);
+    StepOutput result = runner_->run(plan);
     if (plan.rows.empty()) show_life(tp_);
     return result;
   }

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "libcore/serve/page_pool.h"
+#include "libcore/serve/kv_pool.h"
 #include "libcore/serve/prefix_tree.h"
 #include "libcore/serve/step_costs.h"
 #include "libcore/serve/step_plan.h"
@@ -124,7 +124,7 @@ class Scheduler {
   void count_hits(const Sequence& s);
 
   SchedulerSpec spec_;
-  PagePool pool_;
+  KvPool pool_;
   PrefixTree tree_;
   StepCosts costs_;
   std::unordered_map<SequenceId, Sequence> sequences_;

@@ -61,7 +61,7 @@ struct SequenceResult {
   Sampled token;
   std::vector<Sampled> prompt = {};  // of tokens first+1 .. first+n that are part of the prompt
 };
-struct StepResult {
+struct StepOutput {
   std::vector<SequenceResult> sequences;  // as plan.rows
 };
 

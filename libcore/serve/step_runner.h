@@ -7,7 +7,7 @@ namespace rw {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  virtual StepResult run(const StepPlan& plan) = 0;
+  virtual StepOutput run(const StepPlan& plan) = 0;
   // Called now and then while there is nothing to run: Error{runtime} when a rank is gone.
   virtual void idle() = 0;
 };

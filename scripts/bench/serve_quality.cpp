@@ -118,7 +118,7 @@ Score score(const Options& o, const ModelSource& source, const std::string& form
     plan.starts.push_back({.id = window, .tokens = {ids.begin() + at, ids.begin() + at + rows}, .prompt_logprobs = 0});
     plan.grants.push_back({.id = window, .pages = pages});
     plan.rows.push_back({.id = window, .first = 0, .n = rows, .sample = false});
-    const StepResult result = runner.run(plan);
+    const StepOutput result = runner.run(plan);
     for (const Sampled& token : result.sequences.front().prompt) s.nats -= token.logprob, ++s.tokens;
   }
   s.seconds = now_s() - start;

@@ -70,7 +70,7 @@ class Collector final : public EventSink {
 class Gated final : public StepRunner {
  public:
   explicit Gated(const SchedulerSpec& s) : model_(s.n_pages, s.block_tokens) {}
-  StepResult run(const StepPlan& plan) override {
+  StepOutput run(const StepPlan& plan) override {
     if (plan.stop) return {};
     std::unique_lock lock(mutex_);
     if (plan.step < 0) return model_.run(plan);  // before the engine is ready

@@ -32,7 +32,7 @@ class NullModel final : public StepRunner {
     return out;
   }
 
-  StepResult run(const StepPlan& plan) override {
+  StepOutput run(const StepPlan& plan) override {
     for (const SequenceId id : plan.ends) n_faults += sequences_.erase(id) != 1;
     for (const SequenceStart& s : plan.starts) n_faults += !sequences_.try_emplace(s.id, Sequence{s.tokens, {}}).second;
     for (const PageGrant& g : plan.grants) {
@@ -47,7 +47,7 @@ class NullModel final : public StepRunner {
         if (p >= r.first) slot(q, p) = h;
       }
     }
-    StepResult result;
+    StepOutput result;
     for (const SequenceRows& r : plan.rows) {
       Sequence& q = sequences_.at(r.id);
       uint64_t h = 0;

@@ -59,7 +59,7 @@ struct World {
     log.plan(plan);
     CHECK(plan.n_tokens() <= spec.max_batch_tokens);
     CHECK(static_cast<int64_t>(plan.rows.size()) <= spec.max_seqs);
-    const StepResult result = model.run(plan);
+    const StepOutput result = model.run(plan);
     StepOutcome outcome{.seconds = seconds(plan), .drawn = {}};
     for (const SequenceResult& r : result.sequences)
       if (r.sampled) outcome.drawn.emplace_back(r.id, r.token.id);

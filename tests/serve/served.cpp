@@ -29,7 +29,7 @@ Served lead(const ServedSpec& spec, StepRunner& runner, const std::vector<Served
     StepPlan plan;
     ++served.steps;
     if (!scheduler.next(plan)) continue;
-    const StepResult result = runner.run(plan);
+    const StepOutput result = runner.run(plan);
     StepOutcome outcome;
     for (const SequenceResult& r : result.sequences)
       if (r.sampled) outcome.drawn.emplace_back(r.id, r.token.id);

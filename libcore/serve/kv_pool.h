@@ -5,9 +5,9 @@
 
 namespace rw {
 
-class PagePool {
+class KvPool {
  public:
-  explicit PagePool(int64_t n_pages);
+  explicit KvPool(int64_t n_pages);
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
   int32_t take();  // CHECKs that a page is free
   void give(int32_t page);
