@@ -1,5 +1,7 @@
 #include "libcore/serve/model_engine.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -198,6 +200,10 @@ std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& m
                     .kv_bytes = made.budget.kv,
                     .runtime_bytes = made.budget.runtime,
                     .page_bytes = made.page_bytes};
+  // The weights were packed by this thread's OpenMP team, steps run on the engine's. A team that is kept counts against
+  // the cores, and with more threads than cores the OpenMP library goes to sleep at every barrier: steps took half as
+  // long again.
+  omp_pause_resource_all(omp_pause_soft);
   StepLog log = spec.log_steps ? StepLog(fs::path(spec.out) / "steps.jsonl", scheduler) : StepLog();
   return std::make_unique<LiveEngine>(std::move(engine), make_lead_runner(std::move(made.runner), world),
                                       *model.tokenizer, std::move(log));

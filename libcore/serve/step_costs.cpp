@@ -8,8 +8,9 @@ namespace {
 
 constexpr double kNew = 0.2;     // weight of a new measurement
 constexpr double kMargin = 0.9;  // of a budget that is planned for
+constexpr double kTelling = 32;  // prefill tokens whose step counts in full
 
-double blend(double old, double now) { return old == 0 ? now : old + kNew * (now - old); }
+double blend(double old, double now, double weight = kNew) { return old == 0 ? now : old + weight * (now - old); }
 
 }  // namespace
 
@@ -19,8 +20,11 @@ double StepCosts::decode_step_s(int64_t decodes) const {
 
 void StepCosts::add(int64_t decodes, int64_t prefill_tokens, double seconds) {
   if (prefill_tokens > 0) {
-    const double rest = std::max(seconds - decode_step_s(decodes), 0.0);
-    prefill_s_ = blend(prefill_s_, rest / static_cast<double>(prefill_tokens));
+    // What a step costs whatever is in it (reading the weights) is in the base. Few tokens say little.
+    const double tokens = static_cast<double>(prefill_tokens),
+                 rest = std::max(seconds - base_s_ - per_decode_s_ * static_cast<double>(decodes), 0.0),
+                 weight = kNew * std::min(1.0, tokens / kTelling);
+    prefill_s_ = blend(prefill_s_, rest / tokens, weight);
     return;
   }
   if (decodes == 0) return;
