@@ -18,9 +18,50 @@ const Ops& backend_of(Stream s) {
   return *log.backend;
 }
 
+int64_t rows_of(const int32_t* starts, int64_t n_seq) { return n_seq > 0 ? starts[n_seq] - starts[0] : 0; }
+
+// What OpShape says of each op. Ops over a flat run of elements are one column of them.
+OpShape shape(const Gemm& a) { return {a.m, a.n, a.k}; }
+OpShape shape(const GemmPack& a) { return {a.n, a.k, 0}; }
+OpShape shape(const QuantPack& a) { return {a.n, a.k, 0}; }
+OpShape shape(const QuantUnpack& a) { return {a.n, a.k, 0}; }
+OpShape shape(const QuantGemm& a) { return {a.m, a.n, a.k}; }
+OpShape shape(const BiasBwd& a) { return {a.rows, a.n, 0}; }
+OpShape shape(const NormFwd& a) { return {a.rows, a.c, 0}; }
+OpShape shape(const NormBwd& a) { return {a.rows, a.c, 0}; }
+OpShape shape(const Rope& a) { return {a.rows, a.heads * a.d, 0}; }
+OpShape shape(const AttentionFwd& a) { return {rows_of(a.cu_seqlens, a.n_seq), a.heads, a.d}; }
+OpShape shape(const AttentionBwd& a) { return {rows_of(a.cu_seqlens, a.n_seq), a.heads, a.d}; }
+OpShape shape(const KvWrite& a) { return {a.rows, 2 * a.kv_heads * a.d, 0}; }
+OpShape shape(const PagedAttention& a) { return {rows_of(a.q_start, a.n_seq), a.heads, a.d}; }
+OpShape shape(const GeluFwd& a) { return {a.n, 1, 0}; }
+OpShape shape(const GeluBwd& a) { return {a.n, 1, 0}; }
+OpShape shape(const SwigluFwd& a) { return {a.rows, a.f, 0}; }
+OpShape shape(const SwigluBwd& a) { return {a.rows, a.f, 0}; }
+OpShape shape(const EmbeddingFwd& a) { return {a.rows, a.c, 0}; }
+OpShape shape(const EmbeddingBwd& a) { return {a.rows, a.c, 0}; }
+OpShape shape(const CrossEntropyPart& a) { return {a.rows, a.v, 0}; }
+OpShape shape(const CrossEntropyFinish& a) { return {a.rows, a.v, 0}; }
+OpShape shape(const AdamW& a) { return {a.n, 1, 0}; }
+OpShape shape(const SumSquares& a) { return {a.n, 1, 0}; }
+OpShape shape(const Cast& a) { return {a.n, 1, 0}; }
+OpShape shape(const Add& a) { return {a.n, 1, 0}; }
+OpShape shape(const Scale& a) { return {a.n, 1, 0}; }
+OpShape shape(const Zero& a) { return {a.bytes, 1, 0}; }
+OpShape shape(const Read& a) { return {a.n, 1, 0}; }
+
 template <class Args>
 void count(const char* op, const Args& a, Stream s) {
-  log_of(s).count(op, cost(a));
+  OpLog& log = log_of(s);
+  const Cost price = cost(a);
+  log.count(op, price);
+  if (log.calls != nullptr) log.calls->push_back({.op = op, .scope = log.scope, .shape = shape(a), .cost = price});
+}
+
+// A packed form that the backend keeps no memory for is not made.
+void pack(const GemmPack& a, Stream s) {
+  const Ops* backend = log_of(s).backend;
+  if (backend == nullptr || backend->packed_bytes(a, s) > 0) count("gemm_pack", a, s);
 }
 
 void read_ones(const Read& a, Stream s) {
@@ -36,7 +77,7 @@ void read_ones(const Read& a, Stream s) {
 constexpr Ops kMeta{
     .name = "meta",
     .gemm = [](const Gemm& a, Stream s) { count("gemm", a, s); },
-    .gemm_pack = [](const GemmPack& a, Stream s) { count("gemm_pack", a, s); },
+    .gemm_pack = pack,
     .gemm_workspace = [](const Gemm& a, Stream s) { return backend_of(s).gemm_workspace(a, s); },
     .packed_bytes = [](const GemmPack& a, Stream s) { return backend_of(s).packed_bytes(a, s); },
     .quant_pack = [](const QuantPack& a, Stream s) { count("quant_pack", a, s); },

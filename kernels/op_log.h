@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/ops.h"
 
@@ -16,10 +17,25 @@ struct OpCount {
   Cost cost;
 };
 
+// A call's shape, as far as its speed depends on it. Products: (m, n, k). Attention: m rows, n query heads, k head
+// size. Others: (m rows, n columns, 0); what goes over a flat run of m elements (zero: bytes) is one column of them.
+struct OpShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool operator==(const OpShape&) const = default;
+};
+struct OpCall {
+  std::string op;     // the table's name: "gemm"
+  std::string scope;  // of the log when it was called
+  OpShape shape;
+  Cost cost = {};  // of one call
+  int64_t calls = 1;
+};
+
 struct OpLog {
   const Ops* backend = nullptr;  // whose sizes (workspace, packed) and, when checking, whose functions are used
   std::string scope;             // set by the model: "block 3", "head"; for messages
   std::map<std::string, OpCount, std::less<>> ops;  // by the op's name in the table ("gemm", "norm_fwd")
+  std::vector<OpCall>* calls = nullptr;             // when set, every call is kept there too (meta_ops)
   bool look = true;                                 // checked_ops looks through results; without, it only counts
   std::string first_bad;  // "attention_fwd in block 3: element (row 17, column 2) of o is NaN", by checked_ops
 

@@ -1,18 +1,13 @@
 #include "tools/cli.h"
 
-#include <fcntl.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "libcore/base/error.h"
@@ -68,7 +63,7 @@ class Normalizer {
   Values run(int argc, const char* const* argv) {
     bool is_bare = false;  // after --
     for (int i = 1; i < argc; ++i) {
-      const std::string arg = argv[i];
+      const std::string arg = full_name(argv[i]);
       if (is_bare || arg == "-" || arg.empty() || arg[0] != '-') {
         add_bare(arg);
         continue;
@@ -105,7 +100,14 @@ class Normalizer {
   }
 
  private:
+  std::string full_name(const std::string& arg) const {
+    for (const auto& [short_flag, name] : line_.short_flags)
+      if (arg == short_flag) return "--" + name;
+    return arg;
+  }
+
   bool is_known_flag(const std::string& arg) const {
+    if (full_name(arg) != arg) return true;
     if (arg.substr(0, 2) != "--") return false;
     std::string name = arg.substr(2, arg.find('=') == std::string::npos ? std::string::npos : arg.find('=') - 2);
     if (name.substr(0, 3) == "no-") name = name.substr(3);
@@ -144,7 +146,10 @@ void add_field(CLI::App& app, const CommandLine& line, const Field& f, Values& v
   if (is_bool(f)) {
     option = app.add_flag("--" + f.name, values, help_text(f));
   } else {
-    option = app.add_option("--" + f.name + (is_positional ? "," + f.name : ""), values, help_text(f));
+    std::string names = "--" + f.name + (is_positional ? "," + f.name : "");
+    for (const auto& [short_flag, name] : line.short_flags)
+      if (name == f.name) names = short_flag + "," + names;
+    option = app.add_option(names, values, help_text(f));
     option->type_name(value_name(f))
         ->expected(1, is_list(f) ? CLI::detail::expected_max_vector_size : 1)
         ->allow_extra_args(false);
@@ -160,7 +165,8 @@ std::string config_text(const std::string& file) {
 
 void apply(const CommandLine& line, const Said& said) {
   for (const std::string& file : said.configs)
-    read_toml(line.fields, config_text(file), file == "-" ? "standard input" : file, line.skip_tables);
+    read_toml(line.fields, config_text(file), file == "-" ? "standard input" : file, line.skip_tables,
+              line.skipped_tables);
   for (const Field& f : line.fields) {
     const Values& values = said.values.at(f.name);
     if (values.empty()) continue;
@@ -208,38 +214,6 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
       fail(ErrorKind::usage, "--{} is needed ({}); see {} --help", name, find_field(line.fields, name)->help,
            line.name);
   return std::nullopt;
-}
-
-namespace {
-
-// A closed standard stream would give its number to the next file that is opened, and messages would go into that file.
-void hold_standard_streams() {
-  for (int fd = 0; fd <= 2; ++fd)
-    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd) std::_Exit(1);
-}
-
-}  // namespace
-
-int run_tool(const std::string& name, const std::function<int()>& body) {
-  hold_standard_streams();
-  try {
-    const int code = body();
-    // A script must not take an empty file for a result.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-      fail(ErrorKind::runtime, "standard output cannot be written: {}", std::strerror(errno));
-    return code;
-  } catch (const std::system_error& e) {
-    std::fprintf(stderr, "%s: error: output cannot be written: %s\n", name.c_str(), e.what());
-    return exit_code(ErrorKind::runtime);
-  } catch (const Error& e) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "%s: error: %s\n", name.c_str(), e.what());
-    return exit_code(e.kind());
-  } catch (const std::exception& e) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "%s: internal error, please report it: %s\n", name.c_str(), e.what());
-    return exit_code(ErrorKind::runtime);
-  }
 }
 
 }  // namespace rw

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libcore/base/fields.h"
@@ -24,8 +25,10 @@ struct CommandLine {
   std::vector<std::string> positional =
       {};                                  // names of fields that take bare arguments, in order; a list takes the rest
   std::vector<std::string> required = {};  // names of fields without which there is nothing to do
+  std::vector<std::pair<std::string, std::string>> short_flags = {};  // {"-o", "output"}
   bool takes_config = true;
   std::vector<std::string> skip_tables = {};  // of TOML files ([plan], [predicted])
+  Json* skipped_tables = nullptr;             // where they go, by name; later files win
   std::string footer = {};                    // subcommands, examples
 };
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -81,13 +82,17 @@ std::unique_ptr<Comm> world_as_asked(const TrainSpec& spec, const Comm& world) {
 
 int run_rank(int argc, const char* const* argv, Comm& launched) {
   TrainSpec spec;
+  Json tables = Json::object();
   const CommandLine command{
       .name = "dtrain",
       .description = "Trains a language model; start it with mpirun, one rank per group of cores.",
       .fields = fields(spec),
       .skip_tables = {"plan", "predicted"},
+      .skipped_tables = &tables,
       .footer = kFooter};
   if (const auto code = parse_job_command_line(command, argc, argv, launched)) return *code;
+  if (tables.contains("plan")) spec.plan_table = tables["plan"].dump();
+  if (tables.contains("predicted")) spec.predicted_table = tables["predicted"].dump();
   if (spec.dry_run) {
     agree(launched, [&] {
       const std::string report = dry_run_report(spec);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
+#include "libcore/base/toml_table.h"
 #include "libcore/base/units.h"
 
 namespace rw {
@@ -68,55 +68,7 @@ void set_string(const Field& f, std::string* value, const std::string& text, con
   *value = text;
 }
 
-std::string double_text(double v) {
-  std::string text = fmt::format("{}", v);
-  return text;
-}
-
-std::string toml_scalar(const toml::node& node) {
-  if (const auto* s = node.as_string()) return s->get();
-  if (const auto* i = node.as_integer()) return std::to_string(i->get());
-  if (const auto* d = node.as_floating_point()) return double_text(d->get());
-  if (const auto* b = node.as_boolean()) return b->get() ? "true" : "false";
-  return {};
-}
-
-void set_from_toml(const Field& f, const toml::node& node, const std::string& where) {
-  if (auto* list = std::get_if<std::vector<std::string>*>(&f.value)) {
-    (*list)->clear();
-    if (const toml::array* array = node.as_array()) {
-      for (const toml::node& item : *array) {
-        if (!item.is_string()) refuse(f, where, "an array of strings", toml_scalar(item));
-        (*list)->push_back(item.as_string()->get());
-      }
-      return;
-    }
-    if (!node.is_string()) refuse(f, where, "a string or an array of strings", toml_scalar(node));
-    (*list)->push_back(node.as_string()->get());
-    return;
-  }
-  if (!node.is_value()) refuse(f, where, "a single value", node.is_table() ? "a table" : "an array");
-  const bool is_string = std::holds_alternative<std::string*>(f.value);
-  if (is_string && !node.is_string() && !(f.or_number && node.is_integer()))
-    refuse(f, where, "a string in quotes", toml_scalar(node));
-  if (std::holds_alternative<bool*>(f.value) && !node.is_boolean())
-    refuse(f, where, "true or false", toml_scalar(node));
-  if (std::holds_alternative<double*>(f.value) && !node.is_number()) refuse(f, where, "a number", toml_scalar(node));
-  if (std::holds_alternative<int64_t*>(f.value) && !node.is_integer() && !node.is_string())
-    refuse(f, where, "a whole number", toml_scalar(node));
-  set_field(f, toml_scalar(node), where);
-}
-
-std::string toml_string(const std::string& s) {
-  std::string out = "\"";
-  for (const char c : s) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
-    else out += c;
-  }
-  return out + "\"";
-}
+std::string double_text(double v) { return fmt::format("{}", v); }
 
 }  // namespace
 
@@ -142,38 +94,21 @@ const Field* find_field(const FieldList& list, const std::string& name) {
 }
 
 void read_toml(const FieldList& list, const std::string& text, const std::string& where,
-               const std::vector<std::string>& skip_tables) {
-  toml::table table;
-  try {
-    table = toml::parse(text, where);
-  } catch (const toml::parse_error& e) {
-    fail(ErrorKind::usage, "{}:{}:{}: expected TOML; {}", where, e.source().begin.line, e.source().begin.column,
-         e.description());
-  }
-  std::vector<std::string> known;
-  for (const Field& f : list) known.push_back(f.name);
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    const std::string place = fmt::format("{}:{}", where, key.source().begin.line);
-    if (node.is_table() && std::find(skip_tables.begin(), skip_tables.end(), name) != skip_tables.end()) continue;
-    const Field* field = find_field(list, name);
-    if (field == nullptr) {
-      const std::string near = nearest(name, known);
-      fail(ErrorKind::usage, "{}: unknown key \"{}\"{}", place, name,
-           near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
-    }
-    set_from_toml(*field, node, place);
-  }
+               const std::vector<std::string>& skip_tables, Json* skipped) {
+  const TomlTable table(text, where);
+  table.read(list, skip_tables);
+  for (const std::string& name : skip_tables)
+    if (skipped != nullptr && table.has(name)) (*skipped)[name] = table.json(name);
 }
 
 std::string write_toml(const FieldList& list) {
   std::string out;
   for (const Field& f : list) {
     if (std::holds_alternative<std::string*>(f.value)) {
-      out += fmt::format("{} = {}\n", f.name, toml_string(field_text(f)));
+      out += fmt::format("{} = {}\n", f.name, toml_quoted(field_text(f)));
     } else if (auto* items = std::get_if<std::vector<std::string>*>(&f.value)) {
       std::vector<std::string> quoted;
-      for (const std::string& item : **items) quoted.push_back(toml_string(item));
+      for (const std::string& item : **items) quoted.push_back(toml_quoted(item));
       out += fmt::format("{} = [{}]\n", f.name, join(quoted, ", "));
     } else {
       out += fmt::format("{} = {}\n", f.name, field_text(f));

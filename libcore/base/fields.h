@@ -31,9 +31,9 @@ std::string field_text(const Field& field);  // its value, as a flag would take 
 const Field* find_field(const FieldList& list, const std::string& name);
 
 // TOML text -> fields; unknown keys are errors with the nearest known one; tables named in `skip_tables` are passed
-// over.
+// over; with `skipped`, each goes there under its name as JSON.
 void read_toml(const FieldList& list, const std::string& text, const std::string& where,
-               const std::vector<std::string>& skip_tables);
+               const std::vector<std::string>& skip_tables, Json* skipped = nullptr);
 std::string write_toml(const FieldList& list);
 Json fields_json(const FieldList& list);
 std::string fields_markdown(const FieldList& list);  // the README's table

@@ -7,11 +7,13 @@
 
 namespace rw {
 
+double young_interval_s(double cost_s, double mtbf_s) { return std::sqrt(2 * cost_s * mtbf_s); }
+
 double optimal_interval_s(double cost_s, double mtbf_s) {
   CHECK(cost_s >= 0 && mtbf_s > 0, "cost %g s, mtbf %g s", cost_s, mtbf_s);
   if (cost_s >= 2 * mtbf_s) return mtbf_s;
   const double ratio = cost_s / (2 * mtbf_s);
-  return std::sqrt(2 * cost_s * mtbf_s) * (1 + std::sqrt(ratio) / 3 + ratio / 9) - cost_s;
+  return young_interval_s(cost_s, mtbf_s) * (1 + std::sqrt(ratio) / 3 + ratio / 9) - cost_s;
 }
 
 int64_t optimal_interval_steps(const IntervalInputs& in) {

@@ -11,9 +11,11 @@ struct IntervalInputs {
   double step_s = 0;        // a step without a save, > 0
 };
 
-// Seconds of training between two saves that make lost work and overhead least: sqrt(2 C M) (J. W. Young, "A first
-// order approximation to the optimum checkpoint interval", 1974) with the higher-order terms of J. T. Daly, "A higher
-// order estimate of the optimum checkpoint interval for restart dumps", 2006; M where a save costs more than 2 M.
+// sqrt(2 C M): J. W. Young, "A first order approximation to the optimum checkpoint interval", 1974. For comparison.
+double young_interval_s(double cost_s, double mtbf_s);
+// Seconds of training between two saves that make lost work and overhead least: Young's with the higher-order terms of
+// J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", 2006; M where a save
+// costs more than 2 M. Saves that are written in the background change nothing in it: see plan/goodput.h.
 double optimal_interval_s(double cost_s, double mtbf_s);
 // The same in steps, at least 1 and long enough for a save to end before the next is due.
 int64_t optimal_interval_steps(const IntervalInputs& inputs);

@@ -161,6 +161,7 @@ class WatchedComm final : public Comm {
                             .micro_batch = record_->micro_batch}});
     ++record_->n_open;
     keep(open_.back().op);
+    if (record_->on_start) record_->on_start(open_.back().op);
     try {
       const Request request = call_inner();
       if (request.id == Request{}.id) end(open_.size() - 1, CommOp::State::done);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -59,6 +60,7 @@ struct CommRecord {
   double total_s = 0;
   std::array<CommOp, kKept> last{};
   int64_t n_ops = 0;  // last[i % kKept], newest n_ops - 1
+  std::function<void(const CommOp&)> on_start;  // when set, called for every operation that is started: for tracing
   // The communicators that write here, and their operations under way: while one is waited for, all are moved on.
   std::vector<Comm*> comms;
   int64_t n_open = 0;

@@ -71,7 +71,9 @@ Stage::Stage(const StagePlan& plan, const Exec& exec, const TensorParallel& tp, 
         std::max(workspace, linear_workspace_bytes(std::clamp<int64_t>(plan.head_rows, 1, plan.max_rows),
                                                    {.n_out = vocab.end - vocab.begin, .n_in = spec.width}, exec_));
   exec_.workspace = arena.take(workspace, MemoryOwner::workspace, exec.stream.threads);
-  if (!spec.learned_position()) rope_ = std::make_unique<RopeTable>(spec, plan.max_position);
+  // Nothing reads the table on the meta device.
+  const int64_t positions = &exec.ops == &meta_ops() ? 0 : plan.max_position;
+  if (!spec.learned_position()) rope_ = std::make_unique<RopeTable>(spec, positions);
 
   const BlockShape& s = shape_;
   Taker take(arena, exec_, plan.max_rows, tp.max_local_rows());
@@ -181,6 +183,7 @@ void Stage::forward(At at, const Batch& batch, WeightSource& weights) {
     branch = a.branch;
     between_blocks_();
   }
+  scope(layers.end - 1, "output");
   exec_.ops.add({.y = s.output, .a = x, .b = branch, .n = tp_.local(batch.attn.rows).rows * shape_.c, .t = exec_.t},
                 exec_.stream);
 }
@@ -203,6 +206,7 @@ double Stage::head_backward(At at, const Batch& batch, float d_scale, const Sink
 
 void Stage::layer_weights(const BlockActs& a, int64_t layer, const BlockGradActs& g, const Batch& batch,
                           const Sinks& to) {
+  scope(layer, "weight gradients");
   const int64_t group = plan_.layout->find_group(GroupKind::block, layer);
   const GradPlace place = to.grads.open(group);
   const BlockParams grads = block_params(*plan_.layout, place.base, layer);
@@ -218,8 +222,10 @@ void Stage::layer_backward(At at, int64_t layer, BlockGradActs& g, const Batch& 
   const BlockWeights& w =
       to.weights.acquire(layer, recompute == Recompute::full ? Pass::backward_recomputed : Pass::backward);
   if (layer > layers.begin) to.weights.prefetch(layer - 1);
+  if (recompute != Recompute::none) scope(layer, "recompute");
   if (recompute == Recompute::full) block_recompute(w, a, batch.attn, context());
   if (recompute == Recompute::selective) block_attention(a, batch.attn, context());
+  scope(layer, "backward");
   block_bwd_input(w, a, g, batch.attn, context());
   if (g.keep_mlp_norm == nullptr) layer_weights(a, layer, g, batch, to);
   to.weights.release(layer);
@@ -254,7 +260,6 @@ void Stage::backward_weight(At at, const Batch& batch, const Sinks& to) {
   for (int64_t l = layers.end - 1; l >= layers.begin; --l) {
     const BlockGradActs& g = weight_slot(at).layers[static_cast<size_t>(l - layers.begin)];
     if (g.keep_mlp_norm == nullptr) continue;  // recomputed: done with its input half
-    scope(l, "weight gradients");
     layer_weights(slot(at).layers[static_cast<size_t>(l - layers.begin)], l, g, batch, to);
     between_blocks_();
   }

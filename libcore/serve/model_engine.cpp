@@ -12,16 +12,13 @@
 #include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/rank_cores.h"
-#include "libcore/comm/watch.h"
 #include "libcore/serve/rank_plans.h"
+#include "libcore/serve/serving_sizes.h"
 
 namespace rw {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Beyond the sequences of a step, full-length ones whose pages the prefix cache may keep.
-constexpr int64_t kCachedSequences = 64;
 
 std::string folder_name(const std::string& path) {
   const fs::path p = fs::path(path).lexically_normal();
@@ -36,33 +33,6 @@ int64_t file_time(const std::string& path) {
   const auto age = fs::file_time_type::clock::now() - written;
   return std::chrono::duration_cast<std::chrono::seconds>((std::chrono::system_clock::now() - age).time_since_epoch())
       .count();
-}
-
-DType kv_type(const ServeSpec& spec) {
-  if (spec.kv_dtype == "int8") return DType::i8;
-  const std::string t = spec.kv_dtype == "auto" ? spec.precision : spec.kv_dtype;
-  if (t != spec.precision)
-    fail(ErrorKind::usage, "--kv-dtype {}: expected auto, int8 or the precision, {}", spec.kv_dtype, spec.precision);
-  return t == "f32" ? DType::f32 : DType::bf16;
-}
-
-WeightQuant weight_quant(const ServeSpec& spec) {
-  if (spec.quantize == "int8") return {.format = WeightFormat::int8, .group = spec.quantize_group};
-  if (spec.quantize == "int4") return {.format = WeightFormat::int4, .group = spec.quantize_group};
-  return {};
-}
-
-RunnerSpec runner_spec(const ServeSpec& spec, const ServingModel& model, const Comm& world) {
-  return {.model = model.source.spec,
-          .precision = spec.precision == "f32" ? DType::f32 : DType::bf16,
-          .kv_t = kv_type(spec),
-          .quant = weight_quant(spec),
-          .threads = threads_per_rank(spec.threads, world),
-          .max_rows = spec.max_batch_tokens,
-          .max_seqs = spec.max_num_seqs,
-          .max_len = model.max_model_len,
-          .page_tokens = spec.block_size,
-          .deterministic = spec.deterministic};
 }
 
 // A Hugging Face directory may name further ids that end a text (the end of a turn) in its generation_config.json
@@ -97,12 +67,7 @@ void check_warmup(const std::vector<WarmPrompt>& warmup, const SchedulerSpec& s,
 }
 
 MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& world) {
-  // What a runner without pages takes, counted by making one on a counting arena.
-  const std::unique_ptr<Comm> meta = make_meta_comm(world.rank(), world.size());
-  const ModelRunner counted(runner, *meta, ArenaKind::count);
-  const Arena& arena = counted.arena();
-  const int64_t weights = arena.bytes(MemoryOwner::weights) + arena.bytes(MemoryOwner::packed_weights),
-                pages = (runner.max_len + runner.page_tokens - 1) / runner.page_tokens;
+  const RunnerSizes sizes = runner_sizes(runner, world.rank(), world.size());
   const int64_t available = available_bytes() / std::max(1, ranks_of_host(world));
   if (spec.memory > available)
     fail(ErrorKind::usage, "--memory {}: this machine can give {} to a rank",
@@ -112,12 +77,12 @@ MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& wo
   return memory_budget({.memory = spec.memory,
                         .utilization = spec.memory_utilization,
                         .available = available,
-                        .weights = weights,
-                        .runtime = arena.total_bytes() - weights + resident_bytes(),
-                        .page_bytes = KvPages::page_bytes(counted.kv_spec()),
+                        .weights = sizes.weights,
+                        .runtime = sizes.runtime + resident_bytes(),
+                        .page_bytes = sizes.page_bytes,
                         .page_tokens = runner.page_tokens,
                         .max_len = runner.max_len,
-                        .most_pages = (runner.max_seqs + kCachedSequences) * pages});
+                        .most_pages = sizes.most_pages});
 }
 
 ServingModel open_model(const ServeSpec& spec) {
@@ -163,19 +128,16 @@ ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& mod
            world.size(), spec.tp);
     if (const std::string fault = tp_fault(model.source.spec, world.size()); !fault.empty())
       fail(ErrorKind::usage, "{}", fault);
-    runner = runner_spec(spec, model, world);
+    runner = runner_spec({.spec = spec,
+                          .model = model.source.spec,
+                          .max_len = model.max_model_len,
+                          .threads = threads_per_rank(spec.threads, world)});
     budget = budget_of(spec, runner, world);
   });
   runner.n_pages = budget.n_pages = world.all_reduce_value(budget.n_pages, ReduceOp::min);
   ServingRunner made{.runner = nullptr,
                      .budget = budget,
-                     .scheduler = {.n_pages = budget.n_pages,
-                                   .block_tokens = spec.block_size,
-                                   .max_seqs = spec.max_num_seqs,
-                                   .max_batch_tokens = spec.max_batch_tokens,
-                                   .itl_budget_s = spec.itl_budget_ms / 1000,
-                                   .max_preemptions = spec.max_preemptions,
-                                   .prefix_cache = spec.prefix_cache},
+                     .scheduler = scheduler_spec(spec, budget.n_pages),
                      .page_bytes = budget.kv / std::max<int64_t>(budget.n_pages, 1)};
   made.runner = std::make_unique<ModelRunner>(runner, world);
   agree(world, [&] { made.runner->load(*model.source.weights); });

@@ -23,7 +23,7 @@ ModelRunner::ModelRunner(const RunnerSpec& spec, Comm& tp, ArenaKind kind)
     : spec_(spec),
       tp_(tp),
       arena_(kind),
-      exec_{.ops = this_cpu_ops(),
+      exec_{.ops = spec.backend != nullptr ? *spec.backend : this_cpu_ops(),
             .stream = {.threads = spec.threads},
             .t = spec.precision,
             .deterministic = spec.deterministic},

@@ -24,6 +24,7 @@ struct RunnerSpec {
   int64_t max_len = 0;                    // longest sequence
   int64_t page_tokens = 16, n_pages = 0;
   bool deterministic = false;
+  const Ops* backend = nullptr;  // null: this CPU's; another's sizes count with a counting arena
 };
 
 class ModelRunner final : public StepRunner {

@@ -61,17 +61,6 @@ std::string ranks_fault(const Grid& g, int64_t ranks) {
       g.pp, g.dp, g.tp * g.pp * g.dp, ranks);
 }
 
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> found;
-  for (int64_t d = 1; d * d <= n; ++d)
-    if (n % d == 0) {
-      found.push_back(d);
-      if (d != n / d) found.push_back(n / d);
-    }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 // How far two grids are apart: factors of two in each direction.
 double distance(const Grid& a, const Grid& b) {
   const auto apart = [](int64_t x, int64_t y) {
@@ -216,6 +205,26 @@ int64_t largest_stage(const Layout& layout) {
 
 }  // namespace
 
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d * d <= n; ++d)
+    if (n % d == 0) {
+      found.push_back(d);
+      if (d != n / d) found.push_back(n / d);
+    }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+const char* recompute_name(Recompute r) {
+  switch (r) {
+    case Recompute::none: return "none";
+    case Recompute::selective: return "selective";
+    case Recompute::full: return "full";
+  }
+  return "?";
+}
+
 PipelineShape Layout::pipeline() const {
   return {.kind = schedule,
           .stages = static_cast<int>(pp),
@@ -239,7 +248,7 @@ std::string Layout::text() const {
   out += fmt::format(" x dp {}", dp);
   if (sp) out += ", sp";
   if (zero > 0) out += fmt::format(", zero {}{}", zero, zero_group == ZeroGroup::node ? " within nodes" : "");
-  if (recompute != Recompute::none) out += recompute == Recompute::full ? ", recompute full" : ", recompute selective";
+  if (recompute != Recompute::none) out += fmt::format(", recompute {}", recompute_name(recompute));
   return out;
 }
 

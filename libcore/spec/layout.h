@@ -10,6 +10,7 @@
 namespace rw {
 
 enum class Recompute : uint8_t { none, selective, full };  // selective: attention only (Korthikanti et al. 2022)
+const char* recompute_name(Recompute r);  // "none", "selective", "full"
 enum class ZeroGroup : uint8_t { all, node };              // node: shards within a node, replicas across (HSDP)
 
 // Settled: dp is a number, batch sizes fit, stage_layers has pp * vpp entries that add up to the model's layers.
@@ -48,6 +49,8 @@ int64_t ranks_needed(const TrainSpec& spec);
 // Data-parallel neighbours that --zero shards over (MeshShape::shard): 1 without zero; Error{usage} when nodes of so
 // many ranks do not hold whole groups.
 int64_t zero_ranks(const Layout& layout, int64_t ranks_per_node);
+
+std::vector<int64_t> divisors(int64_t n);  // of n >= 1, ascending
 
 // Layers dealt to n virtual stages so that the largest stage's work is least, each at least one layer; the head's
 // product and the embedding count as work of the last and first stage (FLOPs per token at seq_len).

@@ -59,6 +59,10 @@ struct TrainSpec {
   double comm_timeout = 300.0;
   int64_t max_skips = 10;
   bool verify_data = false;
+
+  // JSON text of the configuration's [plan] and [predicted] tables, on the rank that read it; "" without. No fields:
+  // they say what somebody expected of this run, not what to do.
+  std::string plan_table, predicted_table;
 };
 
 FieldList fields(TrainSpec& spec);

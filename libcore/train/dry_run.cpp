@@ -16,20 +16,6 @@ namespace {
 // Valid tokens, all alike: what is read does not matter.
 uint64_t read_nothing(int64_t, int64_t, int32_t*, int32_t*) { return 0; }
 
-std::vector<int64_t> ranks_asked(const std::string& text, const Layout& layout) {
-  if (text == "all-stages") {
-    std::vector<int64_t> ranks;
-    for (int64_t stage = 0; stage < layout.pp; ++stage) ranks.push_back(stage * layout.tp * layout.dp);
-    return ranks;
-  }
-  int64_t rank = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (error != std::errc() || end != text.data() + text.size() || rank < 0 || rank >= layout.ranks())
-    fail(ErrorKind::usage, "--dry-run-rank: expected all-stages or a rank from 0 to {}, found \"{}\"",
-         layout.ranks() - 1, text);
-  return {rank};
-}
-
 }  // namespace
 
 DryRun dry_run(const DryRunSettings& settings, int64_t rank) {
@@ -45,6 +31,13 @@ DryRun dry_run(const DryRunSettings& settings, int64_t rank) {
   step.weights().loaded();
   log.ops.clear();
   record->counts.clear();
+  if (DryTrace* trace = settings.trace) {
+    log.calls = &trace->ops;
+    record->on_start = [trace, &log](const CommOp& op) {
+      trace->comm.push_back(
+          {.kind = op.kind, .group = op.group, .scope = log.scope, .bytes = op.bytes, .at = trace->ops.size()});
+    };
+  }
   StepClock clock;
   clock.start();
   step.run({.first_sample = 0, .lr = 1e-3}, read_nothing, clock);
@@ -79,6 +72,20 @@ Json dry_run_json(const DryRun& run) {
           {"collectives", comm}};
 }
 
+std::vector<int64_t> ranks_asked(const std::string& flag, const std::string& text, const Layout& layout) {
+  if (text == "all-stages") {
+    std::vector<int64_t> ranks;
+    for (int64_t stage = 0; stage < layout.pp; ++stage) ranks.push_back(stage * layout.tp * layout.dp);
+    return ranks;
+  }
+  int64_t rank = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  if (error != std::errc() || end != text.data() + text.size() || rank < 0 || rank >= layout.ranks())
+    fail(ErrorKind::usage, "--{}: expected all-stages or a rank from 0 to {}, found \"{}\"", flag, layout.ranks() - 1,
+         text);
+  return {rank};
+}
+
 std::string dry_run_report(const TrainSpec& asked) {
   TrainSpec spec = asked;
   if (spec.model.empty()) fail(ErrorKind::usage, "--model is missing: expected a model name, config.json or directory");
@@ -91,7 +98,7 @@ std::string dry_run_report(const TrainSpec& asked) {
                                             .t = precision_type(spec)},
                                 .ranks_per_node = spec.ranks_per_node > 0 ? spec.ranks_per_node : ranks};
   Json runs = Json::array();
-  for (const int64_t rank : ranks_asked(spec.dry_run_rank, layout))
+  for (const int64_t rank : ranks_asked("dry-run-rank", spec.dry_run_rank, layout))
     runs.push_back(dry_run_json(dry_run(settings, rank)));
   return Json{{"model", spec.model},
               {"params", n_params(model)},

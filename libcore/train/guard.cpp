@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "libcore/base/error.h"
+#include "libcore/base/median.h"
 
 namespace rw {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 struct Judged {
   double median = 0, deviations = 0;

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/op_log.h"
 #include "libcore/base/error.h"
 
 namespace rw {
 namespace {
-
-// Logits of this many rows are held at once: enough for the products to run at full speed, small enough to stay cheap.
-constexpr int64_t kHeadRows = 1024;
 
 int64_t count_valid(const int32_t* targets, int64_t n) {
   return std::count_if(targets, targets + n, [](int32_t t) { return t >= 0; });
@@ -22,6 +20,12 @@ void check_ids(const int32_t* ids, int64_t n, int64_t vocab) {
            "the data holds token id {}; expected ids in [0, {}), the model's vocabulary; prepare it with this model's "
            "tokenizer",
            ids[i], vocab);
+}
+
+// What follows is this part of the step: for what is said of its ops and its collectives.
+void enter(const char* phase, const Exec& exec, CommRecord& record) {
+  record.phase = phase;
+  if (exec.stream.log != nullptr) exec.stream.log->scope = phase;
 }
 
 StagePlan stage_plan(const Layout& layout, const ParamLayout& params, const MeshPlace& place) {
@@ -126,7 +130,7 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   clock.mark(TimeCategory::data);
 
   double exposed = record_->exposed_s;
-  record_->phase = "counts";
+  enter("counts", exec_, *record_);
   const bool speaks = speaks_for_its_samples();
   int64_t counts[5] = {speaks ? count_valid(targets_, n_local) : 0, inputs.stop_asked ? 1 : 0,
                        speaks ? static_cast<int64_t>(digest) : 0, inputs.votes[0], inputs.votes[1]};
@@ -148,7 +152,7 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
                                    .to = {.weights = weights_.source(), .grads = grads_}});
   charge(clock, exposed, pipeline_.waited_s());
   exposed = record_->exposed_s;
-  record_->phase = "gradients";
+  enter("gradients", exec_, *record_);
   grads_.finish();
   // All tensor-parallel ranks of the last stage know the loss; the first speaks for them.
   loss_sum = mesh_.world->all_reduce_value(mesh_.place.tp == 0 ? loss_sum : 0.0, ReduceOp::sum);
@@ -160,7 +164,7 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
 StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
   StepResult result = forward_backward(inputs, read, clock);
   const double exposed = record_->exposed_s;
-  record_->phase = "optimizer";
+  enter("optimizer", exec_, *record_);
   result.grad_norm = norm_(grads_, exec_) / inputs.loss_scale;
   result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.updated = result.finite && inputs.allow(result.loss, result.grad_norm);

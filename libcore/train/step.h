@@ -20,6 +20,9 @@
 
 namespace rw {
 
+// Logits of this many rows are held at once: enough for the products to run at full speed, small enough to stay cheap.
+constexpr int64_t kHeadRows = 1024;
+
 struct StepSettings {
   ModelSpec spec;
   Layout layout;

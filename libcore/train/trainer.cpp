@@ -106,6 +106,10 @@ TrainSummary Trainer::summary(bool interrupted) const {
   result["checkpoint_stall_s"] = stall_s_;
   result["checkpoint_stall_share"] = train_s_ > 0 ? stall_s_ / (train_s_ + stall_s_) : 0;
   result["interrupted"] = interrupted;
+  if (!predicted_->empty() && steps_run_ > 0) {
+    result["prediction"] = predicted_->beside(static_cast<double>(most_planned_bytes_));
+    note(PredictedStep::text(result["prediction"]));
+  }
   return {.json = result.dump(), .interrupted = interrupted};
 }
 

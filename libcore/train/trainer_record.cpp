@@ -97,6 +97,7 @@ Json Trainer::metrics_line(const StepResult& result) const {
 
 void Trainer::record_step(const StepResult& result) {
   last_loss_ = result.loss;
+  predicted_->add(clock_);
   train_s_ += clock_.total() - clock_.seconds(TimeCategory::checkpoint);
   count_stall();
   (saver_->idle() ? quiet_ : busy_).add(clock_.total() - clock_.seconds(TimeCategory::checkpoint));

@@ -20,6 +20,7 @@
 #include "libcore/telemetry/resources.h"
 #include "libcore/train/guard.h"
 #include "libcore/train/loss_scale.h"
+#include "libcore/train/predicted.h"
 #include "libcore/train/run_dir.h"
 #include "libcore/train/setup.h"
 #include "libcore/train/step.h"
@@ -120,6 +121,8 @@ class Trainer {
   std::optional<Validation> validation_;
   std::optional<Guard> guard_;
   std::optional<LossScale> loss_scale_;  // f16
+  std::optional<PredictedStep> predicted_;
+  int64_t most_planned_bytes_ = 0;  // of any rank
   std::optional<StragglerWatch> stragglers_;
   std::optional<ParallelCheck> parallel_check_;  // until --verify-parallel steps are through
   TrainState state_;

@@ -243,6 +243,8 @@ void Trainer::start_run_dir() {
   identity_["backend"] = cpu_ops().name;
   identity_["params"] = n_params(model_);
   identity_["generation"] = generation_;
+  if (!spec_.plan_table.empty()) identity_["plan"] = Json::parse(spec_.plan_table);
+  if (!spec_.predicted_table.empty()) identity_["predicted"] = Json::parse(spec_.predicted_table);
   if (resume_.checkpoint != nullptr && resume_.checkpoint->identity().value("run_id", std::string()) != run_id_)
     identity_["resumed_from"] = {{"run_id", resume_.checkpoint->identity().value("run_id", std::string())},
                                  {"step", first_step_},
@@ -293,6 +295,8 @@ void Trainer::start() {
   phase("weights", [&] { load_weights(); });
   phase("machine peak", [&] { measure_peak(); });
   peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
+  most_planned_bytes_ = world_.all_reduce_value(arena_.total_bytes(), ReduceOp::max);
+  predicted_.emplace(spec_.predicted_table);
   hardware_flops_ = world_.all_reduce_value(hardware_flops_, ReduceOp::sum);
   phase("run directory", [&] { start_run_dir(); });
   phase("sampler", [&] { start_sampler(); });

@@ -1,0 +1,63 @@
+#include "kernels/plain_sizes.h"
+
+namespace rw {
+namespace {
+
+constexpr int64_t kRowBlock = 128, kHeadColumns = 32;
+
+int64_t packed(const GemmPack& a, Stream) { return a.b_trans == Trans::yes ? a.n * a.k * dtype_bytes(a.t) : 0; }
+
+int64_t quant_packed(const QuantPack& a, Stream) {
+  const int64_t groups = (a.k + a.group - 1) / a.group;
+  return a.bits == QuantBits::int8 ? a.n * (a.k + 2 * groups) : a.n * ((a.k + 1) / 2 + groups);
+}
+
+int64_t attention(const AttentionBwd& a, Stream) {
+  const int64_t rows = a.n_seq > 0 ? a.cu_seqlens[a.n_seq] - a.cu_seqlens[0] + kRowBlock * a.n_seq : 0;
+  const int64_t columns = (a.d + kHeadColumns - 1) / kHeadColumns * kHeadColumns;
+  return rows * a.heads * (columns + 1) * static_cast<int64_t>(sizeof(float));
+}
+
+constexpr Ops kPlainSizes{
+    .name = "accelerator",
+    .gemm = nullptr,
+    .gemm_pack = nullptr,
+    .gemm_workspace = [](const Gemm&, Stream) { return int64_t{0}; },
+    .packed_bytes = packed,
+    .quant_pack = nullptr,
+    .quant_unpack = nullptr,
+    .quant_gemm = nullptr,
+    .quant_packed_bytes = quant_packed,
+    .quant_gemm_workspace = [](const QuantGemm&, Stream) { return int64_t{0}; },
+    .bias_bwd = nullptr,
+    .norm_fwd = nullptr,
+    .norm_bwd = nullptr,
+    .rope = nullptr,
+    .attention_fwd = nullptr,
+    .attention_bwd = nullptr,
+    .attention_workspace = attention,
+    .kv_write = nullptr,
+    .paged_attention = nullptr,
+    .paged_attention_workspace = [](const PagedAttention&, Stream) { return int64_t{0}; },
+    .gelu_fwd = nullptr,
+    .gelu_bwd = nullptr,
+    .swiglu_fwd = nullptr,
+    .swiglu_bwd = nullptr,
+    .embedding_fwd = nullptr,
+    .embedding_bwd = nullptr,
+    .cross_entropy_part = nullptr,
+    .cross_entropy_finish = nullptr,
+    .adamw = nullptr,
+    .sum_squares = nullptr,
+    .cast = nullptr,
+    .add = nullptr,
+    .scale = nullptr,
+    .zero = nullptr,
+    .read = nullptr,
+};
+
+}  // namespace
+
+const Ops& plain_sizes() { return kPlainSizes; }
+
+}  // namespace rw
