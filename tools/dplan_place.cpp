@@ -25,7 +25,7 @@ constexpr const char* kFooter =
     "  mpirun --hostfile hosts --rankfile ranks -n 256 dtrain --config plan.toml ...\n"
     "  dplan place --tp 8 --pp 4 --dp 8 --cluster h100-sxm --nodes 36 --hosts hosts --occupied busy --reserve 8\n"
     "\n"
-    "With a model the groups' bytes are those of the dry run; without one every direction is taken to move as much.\n"
+    "With a model the groups' bytes are those of the dry run; without one they have the proportions of a 70B model's.\n"
     "Occupied devices are a host's first ones.";
 
 struct PlaceFlags {
@@ -162,7 +162,8 @@ void print_table(std::FILE* to, const PlaceWork& w, const RankPlacement& p, cons
     fmt::print(to, "{:<26} {:>14} {:>14}\n", link_level_name(static_cast<LinkLevel>(l)), text(p.naive.bytes[l]),
                text(p.placed.bytes[l]));
   }
-  if (!sized) fmt::print(to, "(without --model in units of what one group moves)\n");
+  if (!sized)
+    fmt::print(to, "(without --model: in units of what one pipeline sends, in the proportions of a 70B model)\n");
   else
     fmt::print(to, "{:<26} {:>12.4g} s {:>12.4g} s\n", "its slowest groups take", p.naive.slowest_s,
                p.placed.slowest_s);
@@ -194,7 +195,7 @@ Json place_json(const PlaceWork& w, const RankPlacement& p) {
             {"slowest_groups_s", {{"naive", p.naive.slowest_s}, {"placed", p.placed.slowest_s}}},
             {"mixed_groups", p.placed.mixed_groups},
             {"split_tp_groups", p.placed.split_tp},
-            {"bytes", w.layers > 0 ? "dry run" : "alike"},
+            {"bytes", w.layers > 0 ? "dry run" : "typical"},
             {"notes", p.notes}};
   const std::vector<int64_t> layers = dealt_layers(w, p);
   if (!layers.empty()) j["stage_layers"] = layers;
@@ -209,6 +210,7 @@ int dplan_place(int argc, const char* const* argv) {
                          .description = "Which device each rank gets, so that what groups move stays on fast links.",
                          .fields = fields(flags),
                          .takes_config = false,
+                         .short_flags = {{"-o", "output"}},
                          .footer = kFooter};
   if (const auto code = parse_plan_command(line, flags.plan, argc, argv)) return *code;
   if (!flags.output.empty() && flags.format.empty())

@@ -20,6 +20,7 @@
 #include "libcore/train/dry_run.h"
 #include "libcore/train/trainer.h"
 #include "tools/cli.h"
+#include "tools/dtrain_layout.h"
 #include "tools/dtrain_prepare.h"
 #include "tools/job_command_line.h"
 #include "tools/progress.h"
@@ -93,6 +94,7 @@ int run_rank(int argc, const char* const* argv, Comm& launched) {
   if (const auto code = parse_job_command_line(command, argc, argv, launched)) return *code;
   if (tables.contains("plan")) spec.plan_table = tables["plan"].dump();
   if (tables.contains("predicted")) spec.predicted_table = tables["predicted"].dump();
+  if (spec.layout_by == "auto") take_planned_layout(spec, launched);
   if (spec.dry_run) {
     agree(launched, [&] {
       const std::string report = dry_run_report(spec);

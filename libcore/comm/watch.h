@@ -59,7 +59,7 @@ struct CommRecord {
   // cost had nothing been computed meanwhile, and the waiting of ranks that came early.
   double total_s = 0;
   std::array<CommOp, kKept> last{};
-  int64_t n_ops = 0;  // last[i % kKept], newest n_ops - 1
+  int64_t n_ops = 0;                            // last[i % kKept], newest n_ops - 1
   std::function<void(const CommOp&)> on_start;  // when set, called for every operation that is started: for tracing
   // The communicators that write here, and their operations under way: while one is waited for, all are moved on.
   std::vector<Comm*> comms;

@@ -20,7 +20,7 @@ namespace {
 struct Timing {
   std::string kind;
   int64_t ranks = 0, nodes = 0;
-  bool is_auto = false, is_shared = false;
+  bool is_auto = false, is_shared = false, is_in_place = false;
   TimedSize point;
 };
 
@@ -32,6 +32,7 @@ Timing read_timing(const Json& line, const std::string& where) {
            .nodes = json_int(line, "nodes", where),
            .is_auto = json_string(line, "way", where) == "auto",
            .is_shared = json_string(line, "memory", where, "private") == "shared",
+           .is_in_place = json_bool(line, "in_place", where, false),
            .point = {.bytes = json_number(line, "bytes", where), .seconds = json_number(line, "us", where) * 1e-6}};
   if (t.ranks < 1 || t.nodes < 1 || t.nodes > t.ranks)
     fail(ErrorKind::input, "{}: expected ranks of at least 1 on at most as many nodes, found {} on {}", where, t.ranks,
@@ -63,9 +64,11 @@ bool is_fitted(const std::string& kind) {
   return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter" || kind == "send";
 }
 
-// Those of the best kind there are.
+// Those most like a job's: its way, its memory, and all_reduce within a buffer, the others from one to another.
 std::vector<TimedSize> chosen_points(const std::vector<Timing>& all) {
-  const auto rank = [](const Timing& t) { return 2 * t.is_auto + t.is_shared; };
+  const auto rank = [](const Timing& t) {
+    return 4 * t.is_auto + 2 * t.is_shared + (t.is_in_place == (t.kind == "all_reduce"));
+  };
   int best = 0;
   for (const Timing& t : all) best = std::max(best, rank(t));
   std::vector<TimedSize> points;
@@ -95,6 +98,8 @@ LinkFits fit_comm_results(const std::string& text, const std::string& where) {
     }
     const std::vector<TimedSize> points = chosen_points(timings);
     CollectiveFit fit{.kind = kind, .ranks = ranks, .segments = fit_segments(points), .provenance = "measured"};
+    for (LinkSegment& line : fit.segments)
+      line.alpha = four_digits(line.alpha), line.bandwidth = four_digits(line.bandwidth);
     const FitError error = fit_error(fit.segments, points);
     fits.notes.push_back(
         fmt::format("{}: {} over {} ranks on {}: {} times, {} line(s), error {:.1f} % on average, {:.1f} % at most",
@@ -110,7 +115,8 @@ LinkSpeed link_below(const CollectiveFit& fit) {
   const double r = static_cast<double>(fit.ranks);
   const double passes = fit.kind == "send" ? 0 : fit.kind == "all_reduce" ? 2 : 1;
   const double rounds = passes == 0 ? 1 : passes * (r - 1), share = passes == 0 ? 1 : passes * (r - 1) / r;
-  return {.latency = fit.segments.front().alpha / rounds, .bandwidth = fit.segments.back().bandwidth * share};
+  return {.latency = four_digits(fit.segments.front().alpha / rounds),
+          .bandwidth = four_digits(fit.segments.back().bandwidth * share)};
 }
 
 const CollectiveFit* plainest(const std::vector<CollectiveFit>& fits) {

@@ -15,7 +15,7 @@ struct LinkFits {
 };
 
 // `text`: JSON lines. Of each operation, number of ranks and nodes the timings of the way that jobs take by themselves
-// ("auto"), in memory that ranks share where there are some; other ways only where "auto" is missing. Error{input}
+// ("auto"), in memory that ranks share, all_reduce in place and the others not, where there are such. Error{input}
 // names `where` and the line for what is no such line, or for a result that was wrong.
 LinkFits fit_comm_results(const std::string& text, const std::string& where);
 

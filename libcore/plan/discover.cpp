@@ -10,6 +10,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/units.h"
+#include "libcore/plan/link_fit.h"
 
 namespace rw {
 namespace {
@@ -134,19 +135,19 @@ Discovered cpu_cluster(const CpuFindings& found) {
   Discovered out;
   DeviceType device{.name = "cpu",
                     .memory = host.memory / cores.ranks,
-                    .peak_f32 = speed.peak_f32,
-                    .peak_bf16 = speed.peak_bf16,
-                    .peak_f16 = speed.peak_f16,
-                    .memory_bandwidth = speed.bytes_per_s,
+                    .peak_f32 = four_digits(speed.peak_f32),
+                    .peak_bf16 = four_digits(speed.peak_bf16),
+                    .peak_f16 = four_digits(speed.peak_f16),
+                    .memory_bandwidth = four_digits(speed.bytes_per_s),
                     .reserve = std::min(host.memory_taken, host.memory - 1) / cores.ranks,
-                    .launch = speed.launch_s,
+                    .launch = four_digits(speed.launch_s),
                     .provenance = "guess"};
   NodeType node{.name = host.name,
                 .device = device.name,
                 .count = 1,
                 .devices = cores.ranks,
                 .link = "shared-memory",
-                .link_bandwidth = speed.bytes_per_s / 2,
+                .link_bandwidth = four_digits(speed.bytes_per_s / 2),
                 .link_latency = kGuessedLatency,
                 .host_memory = host.memory};
   out.is_quiet = speed.cpu_share >= kQuietCpuShare;
@@ -242,9 +243,9 @@ void take_links(Discovered& found, const LinkFits& fits) {
 
 void take_fractions(Discovered& found, const KernelFractions& fractions) {
   DeviceType& device = found.cluster.devices.front();
-  if (fractions.gemm > 0) device.gemm_fraction = fractions.gemm;
-  if (fractions.attention > 0) device.attention_fraction = fractions.attention;
-  if (fractions.memory > 0) device.memory_fraction = fractions.memory;
+  if (fractions.gemm > 0) device.gemm_fraction = four_digits(fractions.gemm);
+  if (fractions.attention > 0) device.attention_fraction = four_digits(fractions.attention);
+  if (fractions.memory > 0) device.memory_fraction = four_digits(fractions.memory);
   if (fractions.gemm > 0 && fractions.memory > 0) device.provenance = "measured";
   found.notes.push_back(
       fmt::format("fractions from dbench kernels: products {:.3f}, attention {:.3f}, the rest {:.3f} "

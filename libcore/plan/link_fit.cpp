@@ -1,9 +1,12 @@
 #include "libcore/plan/link_fit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <span>
+#include <string>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
@@ -90,6 +93,8 @@ std::vector<LinkSegment> fit_segments(std::vector<TimedSize> points) {
   }
   return best;
 }
+
+double four_digits(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 FitError fit_error(const std::vector<LinkSegment>& segments, const std::vector<TimedSize>& points) {
   CHECK(!segments.empty() && !points.empty(), "%zu segments, %zu points", segments.size(), points.size());

@@ -19,6 +19,9 @@ struct TimedSize {
 // of a size count as one, their median. Error{input} without any point, or with one that is not above 0.
 std::vector<LinkSegment> fit_segments(std::vector<TimedSize> points);
 
+// To four significant digits: what follows in a measured number is noise.
+double four_digits(double value);
+
 // Of the points: |line / seconds - 1|.
 struct FitError {
   double mean = 0, worst = 0;

@@ -41,7 +41,7 @@ Place place_of(const MemorySpec& spec) {
     if (place.device.empty() || bytes < least) place.device = d.name, least = bytes;
     place.devices_per_node =
         place.devices_per_node == 0 ? node.devices : std::min(place.devices_per_node, node.devices);
-    place.cpu = place.cpu && d.compute_units == 1;
+    place.cpu = place.cpu && d.is_cpu();
   }
   if (place.limit == 0) place.limit = least;
   return place;

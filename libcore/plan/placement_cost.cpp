@@ -137,8 +137,8 @@ int64_t common_devices(const ClusterSpec& cluster) {
 
 const char* link_level_name(LinkLevel level) {
   switch (level) {
-    case LinkLevel::domain: return "fast links";
-    case LinkLevel::node: return "PCIe within nodes";
+    case LinkLevel::domain: return "links within nodes";
+    case LinkLevel::node: return "PCIe between link domains";
     case LinkLevel::leaf: return "network within a leaf";
     case LinkLevel::spine: return "network between leaves";
     case LinkLevel::n_levels: break;

@@ -22,7 +22,7 @@ double achievable_flops(const DeviceType& device);  // of its fastest precision
 
 // How far the two ends of a transfer are apart.
 enum class LinkLevel : uint8_t { domain, node, leaf, spine, n_levels };
-// "fast links", "PCIe within nodes", "network within a leaf", "network between leaves"
+// "links within nodes", "PCIe between link domains", "network within a leaf", "network between leaves"
 const char* link_level_name(LinkLevel level);
 using LevelBytes = std::array<double, static_cast<size_t>(LinkLevel::n_levels)>;
 

@@ -33,7 +33,7 @@ const char* zero_group_name(ZeroGroup g) { return g == ZeroGroup::node ? "node" 
 
 bool is_cpu(const ClusterSpec& cluster) {
   return std::all_of(cluster.devices.begin(), cluster.devices.end(),
-                     [](const DeviceType& d) { return d.compute_units == 1; });
+                     [](const DeviceType& d) { return d.is_cpu(); });
 }
 
 }  // namespace
@@ -146,16 +146,26 @@ FieldList fields(PlanSpec& s) {
   };
 }
 
-PlanInputs::PlanInputs(const PlanSpec& spec) : spec_(spec) {
+namespace {
+
+ClusterSpec cluster_asked(const PlanSpec& spec) {
+  if (spec.cluster.empty())
+    fail(ErrorKind::usage, "--cluster is missing: expected a name under configs/clusters or a .toml file");
+  ClusterSpec cluster = load_cluster_spec(spec.cluster);
+  if (spec.nodes > 0) set_node_count(cluster, spec.nodes);
+  return cluster;
+}
+
+}  // namespace
+
+PlanInputs::PlanInputs(const PlanSpec& spec) : PlanInputs(spec, cluster_asked(spec)) {}
+
+PlanInputs::PlanInputs(const PlanSpec& spec, ClusterSpec cluster) : spec_(spec), cluster_(std::move(cluster)) {
   if (spec_.model.empty())
     fail(ErrorKind::usage, "--model is missing: expected a name under configs/models, a config.json or a directory");
-  if (spec_.cluster.empty())
-    fail(ErrorKind::usage, "--cluster is missing: expected a name under configs/clusters or a .toml file");
   if (spec_.global_batch < 1)
     fail(ErrorKind::usage, "--global-batch is missing: expected the samples of an optimizer step, like 256");
   model_ = load_model_spec(spec_.model);
-  cluster_ = load_cluster_spec(spec_.cluster);
-  if (spec_.nodes > 0) set_node_count(cluster_, spec_.nodes);
   if (spec_.seq_len == 0) spec_.seq_len = std::min<int64_t>(model_.max_position, 4096);
   if (spec_.seq_len > model_.max_position)
     fail(ErrorKind::usage, "--seq-len = {} is longer than the model's longest sequence, {} (max_position_embeddings)",

@@ -27,6 +27,7 @@ FieldList fields(PlanSpec& spec);
 class PlanInputs {
  public:
   explicit PlanInputs(const PlanSpec& spec);
+  PlanInputs(const PlanSpec& spec, ClusterSpec cluster);  // spec.cluster and spec.nodes are not read
   PlanInputs(const PlanInputs&) = delete;
   PlanInputs& operator=(const PlanInputs&) = delete;
   const PlanSpec& spec() const { return spec_; }

@@ -13,6 +13,7 @@
 #include "libcore/base/units.h"
 #include "libcore/model/exec.h"
 #include "libcore/model/model_flops.h"
+#include "libcore/plan/dp_exposure.h"
 #include "libcore/plan/op_price.h"
 #include "libcore/plan/step_work.h"
 #include "libcore/train/setup.h"
@@ -43,13 +44,7 @@ int64_t smallest_memory(const ClusterSpec& cluster) {
   return least;
 }
 
-double work_seconds(const Work& work, const DeviceType& device, DType t) {
-  double s = 0;
-  for (const OpCall& call : work.ops) s += op_seconds(call, device, t);
-  return s;
-}
-
-bool is_gradient(CommKind kind) { return kind == CommKind::all_reduce || kind == CommKind::reduce_scatter; }
+bool is_product(const OpCall& call) { return call.op == "gemm"; }
 
 Provenance provenance_named(const std::string& name) {
   for (const Provenance p : {Provenance::measured, Provenance::table, Provenance::roofline})
@@ -89,24 +84,46 @@ struct Predictor::Impl {
       if (c.group == "tp")
         s += static_cast<double>(c.calls) *
              topology.seconds({.kind = c.kind, .group = {.start = 0, .stride = 1, .size = tp}, .bytes = c.bytes}).s;
-    return s;
+    return s * query.trainer.communication_factor * (1 - query.trainer.tp_hidden);
   }
 
-  PassSeconds pass_of(const Work& forward, const Work& backward, const Work* weight, const Work* again,
-                      int64_t tp) const {
+  // Of some ops: with `products`, a share of these and all others.
+  double work_seconds(const Work& work, double products = 1) const {
+    double s = 0;
+    for (const OpCall& call : work.ops)
+      s += (is_product(call) ? products : 1) * op_seconds(call, device, t, query.trainer.kernel());
+    return s * query.trainer.compute_factor;
+  }
+
+  PassSeconds pass_of(const Work& forward, const Work& backward, const Work& weight, int64_t tp) const {
     PassSeconds p;
-    p.forward = factor() * work_seconds(forward, device, t);
+    p.forward = work_seconds(forward);
     p.tp_forward = tp_seconds(forward, tp);
-    p.backward_weight = weight == nullptr ? 0 : factor() * work_seconds(*weight, device, t);
-    p.backward_input = factor() * work_seconds(backward, device, t) - p.backward_weight;
+    p.backward_weight = work_seconds(weight);
+    p.backward_input = work_seconds(backward) - p.backward_weight;
     p.tp_backward = tp_seconds(backward, tp);
-    if (again != nullptr) {
-      p.backward_input += factor() * work_seconds(*again, device, t);
-      p.tp_backward += tp_seconds(*again, tp);
-    }
     return p;
   }
-  double factor() const { return query.trainer.compute_factor; }
+
+  PassSeconds layer_pass(const StepWork& w, const Layout& l, Recompute recompute) const {
+    const TrainerTraits& trainer = query.trainer;
+    PassSeconds p = pass_of(w.layer.forward, w.layer.backward, w.layer.backward_weight, l.tp);
+    if (recompute == Recompute::full && trainer.whole_layers) {
+      p.backward_input += p.forward;
+      p.tp_backward += p.tp_forward;
+    } else if (recompute == Recompute::selective && trainer.selective == "half") {
+      Work products_and_rest = w.layer.forward;
+      std::erase_if(products_and_rest.ops, [](const OpCall& o) { return o.op == "attention_fwd"; });
+      p.backward_input += work_seconds(products_and_rest, 0.5);
+    } else if (recompute != Recompute::none) {
+      p.backward_input += work_seconds(w.layer.recompute);
+      p.tp_backward += tp_seconds(w.layer.recompute, l.tp);
+    }
+    if (l.micro_batches() > 1)
+      p.backward_weight += trainer.compute_factor * trainer.accumulation_bytes * w.params_layer / memory_rate();
+    return p;
+  }
+  double memory_rate() const { return device.memory_bandwidth * device.memory_fraction; }
 
   const Priced& priced(const Layout& l, Recompute recompute) {
     const Key key{l.tp,          l.sp,
@@ -116,15 +133,15 @@ struct Predictor::Impl {
     if (const auto at = known.find(key); at != known.end()) return at->second;
     const StepWork& w = works->of(l, recompute);
     Priced p;
-    p.layer = pass_of(w.layer.forward, w.layer.backward, &w.layer.backward_weight, &w.layer.recompute, l.tp);
-    p.embedding = pass_of(w.embedding_forward, w.embedding_backward, nullptr, nullptr, l.tp);
-    p.head = pass_of(Work{}, w.head, nullptr, nullptr, l.tp);
+    p.layer = layer_pass(w, l, recompute);
+    p.embedding = pass_of(w.embedding_forward, w.embedding_backward, {}, l.tp);
+    p.head = pass_of({}, w.head, {}, l.tp);
     p.layer_flops = w.layer.forward.flops() + w.layer.backward.flops() + w.layer.recompute.flops();
     p.ends_flops = w.embedding_forward.flops() + w.embedding_backward.flops() + w.head.flops();
-    p.per_step = work_seconds(w.per_step, device, t);
-    const double rate = device.memory_bandwidth * device.memory_fraction;
-    p.update_s_per_param = w.optimizer_bytes / rate;
-    p.pack_s_per_param = w.pack_bytes / rate;
+    p.per_step = work_seconds(w.per_step);
+    p.update_s_per_param = query.trainer.compute_factor * w.optimizer_bytes / memory_rate();
+    // Others' kernels take weights as they are.
+    if (query.trainer.is_dtrain()) p.pack_s_per_param = w.pack_bytes / memory_rate();
     p.params_layer = w.params_layer;
     p.params_ends = w.params_ends;
     return known.emplace(key, p).first->second;
@@ -134,15 +151,18 @@ struct Predictor::Impl {
 
   double message_seconds(const Layout& l) const {
     if (l.pp == 1) return 0;
-    const double rows = static_cast<double>(l.micro_batch * l.seq_len) / static_cast<double>(l.sp ? l.tp : 1);
-    return topology
+    // Published trainers scatter a message over the tensor-parallel ranks, as sequence parallelism does.
+    const bool scattered = l.sp || !query.trainer.is_dtrain();
+    const double rows = static_cast<double>(l.micro_batch * l.seq_len) / static_cast<double>(scattered ? l.tp : 1);
+    return query.trainer.communication_factor * topology
         .seconds({.kind = CommKind::send,
                   .group = {.start = 0, .stride = l.tp * l.dp, .size = l.pp},
                   .bytes = rows * static_cast<double>(query.model.width * dtype_bytes(t))})
         .s;
   }
 
-  double exposed_dp(const Layout& l, const PipelineSeconds& pipe) const;
+  double rank_params(const Layout& l, int64_t stage, const Priced& p) const;
+  StepSeconds step_seconds(const Layout& l, Effort effort, Timeline* keep);
   void rate_trust(Prediction& p) const;
   double optimizer_seconds(const Layout& l, int64_t stage, const Priced& p) const;
 
@@ -157,46 +177,20 @@ struct Predictor::Impl {
   std::map<Key, Priced> known;
 };
 
-// Gradients of ZeRO 0 and 1 are reduced while the last micro-batch's backward goes on, those of 2 and 3 during all of
-// them; ZeRO-3's weights are gathered beside all compute. What does not fit there, and a share of what does
-// (1 - overlap), stands alone.
-double Predictor::Impl::exposed_dp(const Layout& l, const PipelineSeconds& pipe) const {
-  const MeshShape shape = mesh_shape(l, query.model, ranks_per_node());
-  double grads = 0, gathers = 0, alone = 0;
-  for (const CommWork& c : dp_traffic(query.model, l, pipe.slowest, ranks_per_node())) {
-    const MeshPlace place(shape, pipe.slowest * l.tp * l.dp);
-    const RankGroup group = c.group == "shard"         ? place.shard_group
-                            : c.group == "replica"     ? place.replica_group
-                            : c.group == "kv"          ? place.kv_group
-                            : c.group == "ends"        ? place.ends_group
-                            : c.group == "tp"          ? place.tp_group
-                            : c.group == "world"       ? RankGroup{.start = 0, .stride = 1, .size = l.ranks()}
-                            : c.group == "pp_backward" ? place.pp_group
-                                                       : place.dp_group;
-    if (group.size < 2) continue;
-    const double s =
-        static_cast<double>(c.calls) * topology.seconds({.kind = c.kind, .group = group, .bytes = c.bytes}).s;
-    const bool data_parallel = c.group == "shard" || c.group == "replica" || c.group == "dp";
-    if (!data_parallel) alone += s;
-    else if (is_gradient(c.kind)) grads += s;
-    else if (l.zero == 3) gathers += s;
-    else alone += s;
-  }
-  const double grad_window = l.zero >= 2 ? pipe.all_backward : pipe.last_backward;
-  const double hidden_grads = std::min(device.overlap * grads, grad_window);
-  const double left = pipe.all_forward + pipe.all_backward - hidden_grads;
-  const double hidden_gathers = std::min(device.overlap * gathers, std::max(0.0, left));
-  return alone + grads - hidden_grads + gathers - hidden_gathers;
-}
-
-double Predictor::Impl::optimizer_seconds(const Layout& l, int64_t stage, const Priced& p) const {
+double Predictor::Impl::rank_params(const Layout& l, int64_t stage, const Priced& p) const {
   int64_t layers = 0;
   for (int64_t c = 0; c < l.vpp; ++c) {
     const Layout::Layers at = l.layers_of(stage, c);
     layers += at.end - at.begin;
   }
   const bool end = stage == 0 || stage + 1 == l.pp;
-  const double params = static_cast<double>(layers) * p.params_layer + (end ? p.params_ends : 0);
+  // An end of several has half of them.
+  const double ends = end ? p.params_ends / (l.pp > 1 ? 2 : 1) : 0;
+  return static_cast<double>(layers) * p.params_layer + ends;
+}
+
+double Predictor::Impl::optimizer_seconds(const Layout& l, int64_t stage, const Priced& p) const {
+  const double params = rank_params(l, stage, p);
   const double shards = l.zero == 0 ? 1 : static_cast<double>(zero_ranks(l, ranks_per_node()));
   return p.update_s_per_param * params / shards + p.pack_s_per_param * params + p.per_step;
 }
@@ -230,29 +224,47 @@ double Predictor::device_bytes() const { return static_cast<double>(impl_->memor
 
 WorstStage Predictor::memory(const Layout& layout) const { return impl_->memory.worst_stage(layout); }
 
-Prediction Predictor::predict(const Layout& l, Effort effort) {
-  Impl& in = *impl_;
-  const Impl::Priced& plain = in.priced(l, Recompute::none);
-  const Impl::Priced& again = l.recompute == Recompute::none ? plain : in.priced(l, l.recompute);
+StepSeconds Predictor::Impl::step_seconds(const Layout& l, Effort effort, Timeline* keep) {
+  const Priced& plain = priced(l, Recompute::none);
+  const Priced& again = l.recompute == Recompute::none ? plain : priced(l, l.recompute);
+  const TrainerTraits& trainer = query.trainer;
+  const double message = message_seconds(l);
+  const bool blocking = trainer.blocking_messages && l.pp > 1;
   const PipelineParts parts{.layer = plain.layer,
                             .recomputed_layer = again.layer,
                             .embedding = plain.embedding,
                             .head = plain.head,
-                            .message = in.message_seconds(l)};
+                            .message = blocking ? 0 : message};
+  PipelineSeconds pipe = effort == Effort::closed_form || l.pp * l.vpp == 1 ? pipeline_closed_form(l, parts)
+                                                                            : pipeline_simulated(l, parts, keep);
+  // Each chunk of each micro-batch waits for one message either way, as do the steps of the bubble.
+  if (blocking)
+    pipe.exposed_pp = 2 * message *
+                      static_cast<double>(l.vpp * l.micro_batches() + l.pp - 1);
+  const double exposed_dp = exposed_dp_seconds({.model = query.model,
+                                                .layout = l,
+                                                .topology = topology,
+                                                .trainer = trainer,
+                                                .overlap = device.overlap,
+                                                .pipe = pipe,
+                                                .rank_params = rank_params(l, pipe.slowest, plain)});
+  return {.compute = pipe.compute,
+          .exposed_tp = pipe.exposed_tp,
+          .exposed_pp = pipe.exposed_pp,
+          .exposed_dp = exposed_dp,
+          .bubble = pipe.bubble,
+          .optimizer = optimizer_seconds(l, pipe.slowest, plain)};
+}
+
+StepSeconds Predictor::step_seconds(const Layout& l, Effort effort) { return impl_->step_seconds(l, effort, nullptr); }
+
+Prediction Predictor::predict(const Layout& l, Effort effort) {
+  Impl& in = *impl_;
+  const Impl::Priced& plain = in.priced(l, Recompute::none);
+  const Impl::Priced& again = l.recompute == Recompute::none ? plain : in.priced(l, l.recompute);
   Prediction p;
   p.layout = l;
-  const PipelineSeconds pipe = effort == Effort::closed_form || l.pp * l.vpp == 1
-                                   ? pipeline_closed_form(l, parts)
-                                   : pipeline_simulated(l, parts, in.query.keep_timeline ? &p.timeline : nullptr);
-  p.time = {.compute = pipe.compute,
-            .exposed_tp = pipe.exposed_tp,
-            .exposed_pp = pipe.exposed_pp,
-            .exposed_dp = in.exposed_dp(l, pipe),
-            .bubble = pipe.bubble,
-            .optimizer = in.optimizer_seconds(l, pipe.slowest, plain)};
-  const double nodes = std::ceil(static_cast<double>(l.ranks()) / static_cast<double>(in.ranks_per_node()));
-  p.time.compute *= 1 + in.device.jitter * std::log2(std::max(1.0, nodes));
-  p.time.compute += in.query.trainer.overhead;
+  p.time = in.step_seconds(l, effort, in.query.keep_timeline ? &p.timeline : nullptr);
   p.step_s = p.time.total();
 
   const double tokens = static_cast<double>(l.global_batch * l.seq_len);

@@ -58,6 +58,8 @@ class Predictor {
   double device_bytes() const;                    // what a rank may use
   WorstStage memory(const Layout& layout) const;  // closed form
   Prediction predict(const Layout& layout, Effort effort = Effort::simulated);
+  // Of predict(), the time alone: for fits and searches.
+  StepSeconds step_seconds(const Layout& layout, Effort effort);
 
  private:
   struct Impl;

@@ -150,7 +150,7 @@ std::string ascii_timeline(const ScheduleView& view, int width) {
 std::string schedule_text(const ScheduleView& view, int width) {
   const Timeline& timeline = view.timeline;
   std::string text = view.title.empty() ? "" : view.title + "\n";
-  text += fmt::format("{}, {} stages, {} chunk{} each, {} micro-batches: a step takes {}\n",
+  text += fmt::format("{}, {} stages, {} chunk{} each, {} micro-batches: the pipeline takes {}\n",
                       schedule_name(view.shape.kind), view.shape.stages, view.shape.chunks,
                       view.shape.chunks == 1 ? "" : "s", view.shape.micro_batches, time_text(timeline.seconds));
   text += fmt::format("bubble {:.2f} % of the stages' time", 100 * timeline.bubble);

@@ -69,11 +69,8 @@ ServeInstance make_instance(const InstanceQuery& q) {
   made.memory = memory_of(q, device, runner);
   made.scheduler = scheduler_spec(q.spec, made.memory.n_pages);
   if (!made.memory.fault.empty()) return made;
-  made.price.emplace(StepPriceQuery{.runner = runner,
-                                    .tp = q.tp,
-                                    .device = device,
-                                    .collective = links.seconds,
-                                    .overhead_s = q.overhead_s});
+  made.price.emplace(StepPriceQuery{
+      .runner = runner, .tp = q.tp, .device = device, .collective = links.seconds, .overhead_s = q.overhead_s});
   return made;
 }
 

@@ -13,12 +13,12 @@ namespace rw {
 
 // Of each of the server's devices; by the code that a server deals out its memory with.
 struct ServeMemory {
-  int64_t device_bytes = 0;    // beside the device's reserve
+  int64_t device_bytes = 0;  // beside the device's reserve
   int64_t weights = 0, runtime = 0, kv = 0;
   int64_t page_bytes = 0, page_tokens = 0, n_pages = 0;
-  double full_sequences = 0;   // of --max-model-len that fit side by side
-  int64_t max_context = 0;     // longest sequence that would fit alone, at most the model's
-  std::string fault;           // why not one sequence of --max-model-len fits; "" when it does
+  double full_sequences = 0;  // of --max-model-len that fit side by side
+  int64_t max_context = 0;    // longest sequence that would fit alone, at most the model's
+  std::string fault;          // why not one sequence of --max-model-len fits; "" when it does
   double kv_bytes_per_token() const { return static_cast<double>(page_bytes) / static_cast<double>(page_tokens); }
 };
 
@@ -33,8 +33,8 @@ struct InstanceQuery {
 struct ServeInstance {
   int64_t tp = 1, max_len = 0;
   ServeMemory memory;
-  SchedulerSpec scheduler;          // n_pages 0 when it does not fit
-  std::optional<StepPrice> price;   // none when it does not fit
+  SchedulerSpec scheduler;         // n_pages 0 when it does not fit
+  std::optional<StepPrice> price;  // none when it does not fit
   Provenance provenance = Provenance::roofline;
 };
 // Error{usage} when the model cannot be cut into tp parts, with the reason.

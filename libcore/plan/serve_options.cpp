@@ -50,7 +50,9 @@ struct HandOver {
 
 struct ServeOptions::Impl {
   Impl(const ServePlanQuery& query, size_t node_type)
-      : q(query), cluster(of_one_type(query.cluster, node_type)), objective(query.spec.objective()),
+      : q(query),
+        cluster(of_one_type(query.cluster, node_type)),
+        objective(query.spec.objective()),
         tps(degrees(query, node())) {}
 
   const NodeType& node() const { return cluster.nodes.front(); }
@@ -83,7 +85,8 @@ struct ServeOptions::Impl {
     o.devices = o.server.tp * o.server.replicas + o.decoder.tp * o.decoder.replicas;
     const double each = cluster.device_of(node()).price;
     o.cost_per_hour = each * static_cast<double>(o.devices);
-    if (o.stats.output_tokens_per_s > 0) o.cost_per_million_tokens = o.cost_per_hour / 3600 / o.stats.output_tokens_per_s * 1e6;
+    if (o.stats.output_tokens_per_s > 0)
+      o.cost_per_million_tokens = o.cost_per_hour / 3600 / o.stats.output_tokens_per_s * 1e6;
   }
 
   void judge(ServeOption& o, bool has_room) const {
@@ -107,8 +110,11 @@ struct ServeOptions::Impl {
     return whole[tp] = sustained(pool(tp), q.workload, objective);
   }
 
+  // What no number of servers can keep is looked at for the first requests alone: a queue that only grows says no more.
   void run_colocated(ServeOption& o, int64_t replicas) {
-    SimResult run = pool(o.server.tp).run_share(q.workload, static_cast<double>(replicas), true);
+    const ServePool servers = pool(o.server.tp);
+    SimResult run = o.server.rate > 0 ? servers.run_share(q.workload, static_cast<double>(replicas), true)
+                                      : servers.run_share(probe_of(q.workload), static_cast<double>(replicas), true);
     o.stats = serve_stats(run, objective, static_cast<double>(replicas));
     o.server.replicas = replicas;
     price(o);
@@ -146,9 +152,9 @@ struct ServeOptions::Impl {
 
   ServePool decoders(int64_t from, int64_t to) {
     const HandOver hand = hand_over(from, to);
-    return {.instance = instance(to),
-            .role = ServeRole::decode,
-            .handoff_s = [hand](const WorkloadRequest& r) { return hand.seconds(r); }};
+    return {.instance = instance(to), .role = ServeRole::decode, .handoff_s = [hand](const WorkloadRequest& r) {
+              return hand.seconds(r);
+            }};
   }
 
   std::vector<ServeOption> split(int64_t fixed) {
@@ -192,7 +198,8 @@ struct ServeOptions::Impl {
     if (fixed > 0) {
       double best = -1;
       for (int64_t n = 1; n < fixed; ++n) {
-        const double rate = std::min(static_cast<double>(n) * o.server.rate, static_cast<double>(fixed - n) * o.decoder.rate);
+        const double rate =
+            std::min(static_cast<double>(n) * o.server.rate, static_cast<double>(fixed - n) * o.decoder.rate);
         if (rate <= best) continue;
         best = rate;
         o.server.replicas = n;
@@ -210,9 +217,8 @@ struct ServeOptions::Impl {
     const HandOver hand = hand_over(o.server.tp, o.decoder.tp);
     std::vector<size_t> order(prompts.requests.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return prompts.requests[a].first_s < prompts.requests[b].first_s;
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return prompts.requests[a].first_s < prompts.requests[b].first_s; });
     std::vector<SimArrival> arrivals = stretched_arrivals(q.workload, static_cast<double>(o.decoder.replicas));
     double free_at = 0;
     for (const size_t i : order) {
@@ -224,8 +230,8 @@ struct ServeOptions::Impl {
     }
     const ServePool rest{.instance = instance(o.decoder.tp), .role = ServeRole::decode};
     SimResult answers = rest.run(q.workload, std::move(arrivals), true);
-    o.stats = serve_stats({.prefill = prompts, .decode = answers, .decode_replicas = static_cast<double>(o.decoder.replicas)},
-                          objective);
+    o.stats = serve_stats(
+        {.prefill = prompts, .decode = answers, .decode_replicas = static_cast<double>(o.decoder.replicas)}, objective);
     o.handoff_s = hand.latency_s + q.workload.mean_input() * hand.seconds_per_token;
     price(o);
   }
@@ -255,6 +261,9 @@ const std::vector<int64_t>& ServeOptions::tps() const { return impl_->tps; }
 int64_t ServeOptions::most_replicas(int64_t tp) const { return impl_->most_replicas(tp); }
 double ServeOptions::sustained_rate(int64_t tp) {
   return impl_->instance(tp).memory.fault.empty() ? impl_->sustained_whole(tp).rate : 0;
+}
+double ServeOptions::capacity(int64_t tp) {
+  return impl_->instance(tp).memory.fault.empty() ? impl_->sustained_whole(tp).capacity : 0;
 }
 ServeOption ServeOptions::colocated(int64_t tp) { return impl_->colocated(tp, impl_->q.spec.fixed_replicas()); }
 ServeOption ServeOptions::with_replicas(int64_t tp, int64_t replicas) { return impl_->colocated(tp, replicas); }

@@ -25,8 +25,8 @@ struct ServeOption {
   ServerGroup decoder;  // of a split one
   int64_t devices = 0, devices_there = 0;
   ServeStats stats;
-  double lone_ttft_s = 0, lone_itl_s = 0;  // at hardly any load
-  double handoff_s = 0;                    // of a split one, of a prompt of mean length
+  double lone_ttft_s = 0, lone_itl_s = 0;                 // at hardly any load
+  double handoff_s = 0;                                   // of a split one, of a prompt of mean length
   double cost_per_hour = 0, cost_per_million_tokens = 0;  // output tokens; 0: no price
   bool feasible = false;
   std::string why;  // not
@@ -51,6 +51,7 @@ class ServeOptions {
   int64_t most_replicas(int64_t tp) const;
   // Requests a second of one colocated server; 0: none, or the model does not fit.
   double sustained_rate(int64_t tp);
+  double capacity(int64_t tp);  // likewise, at most
   // As many replicas as were asked for, or as keep the objective (more than there is room for, then not feasible).
   ServeOption colocated(int64_t tp);
   // All pairs of degrees; of equal ones the cheaper. Empty when no pair can be.

@@ -19,6 +19,8 @@ double rounded_down(double rate) {
   return std::floor(rate / unit + 1e-9) * unit;
 }
 
+// Of what servers do at most, what they are loaded with where latency is to stay in bounds.
+constexpr double kSafeLoad = 0.7;
 // Of the objective, what a step may take: the estimate that cuts the chunks is not exact.
 constexpr double kBudgetShare = 0.8;
 
@@ -31,11 +33,13 @@ class Search {
   ServePlan run() {
     ServePlan plan;
     const ServeMode mode = q_.spec.serve_mode();
-    if (mode != ServeMode::split) each([&](ServeOptions& type, int64_t tp) { plan.options.push_back(type.colocated(tp)); });
+    if (mode != ServeMode::split)
+      each([&](ServeOptions& type, int64_t tp) { plan.options.push_back(type.colocated(tp)); });
     if (mode != ServeMode::colocated && q_.spec.fixed_replicas() != 1)
       for (const auto& type : types_)
         for (ServeOption& o : type->split()) plan.options.push_back(std::move(o));
-    if (plan.options.empty() && mode == ServeMode::split)  // of which no pair keeps the objective: what there is of each
+    if (plan.options.empty() &&
+        mode == ServeMode::split)  // of which no pair keeps the objective: what there is of each
       each([&](ServeOptions& type, int64_t tp) { plan.options.push_back(type.colocated(tp)); });
     rank_options(plan.options);
     if (!plan.feasible()) advise(plan);
@@ -53,6 +57,7 @@ class Search {
     lower_rate(plan);
     looser_objective(plan);
     shorter_context(plan);
+    longer_context(plan);
     other_settings(plan);
     std::stable_sort(plan.advice.begin(), plan.advice.end(),
                      [](const ServeAdvice& a, const ServeAdvice& b) { return a.change < b.change; });
@@ -67,9 +72,10 @@ class Search {
     if (least != nullptr) {
       const NodeType& node = node_named(least->node);
       const int64_t nodes = (least->devices + node.devices - 1) / node.devices;
-      plan.advice.push_back({.kind = "nodes",
-                             .text = fmt::format("--nodes {} ({}; there are {})", nodes, layout_text(*least), node.count),
-                             .change = ratio(nodes, node.count)});
+      plan.advice.push_back(
+          {.kind = "nodes",
+           .text = fmt::format("--nodes {} ({}; there are {})", nodes, layout_text(*least), node.count),
+           .change = ratio(nodes, node.count)});
     }
     const int64_t fixed = q_.spec.fixed_replicas();
     if (fixed == 0) return;
@@ -103,26 +109,44 @@ class Search {
                            .change = q_.workload.rate / most - 1});
   }
 
-  // What the objective could be with all the servers there is room for.
+  // What the objective could be with all the servers there is room for, or with as many as keep up.
   void looser_objective(ServePlan& plan) {
     std::optional<ServeAdvice> best;
     const ServeObjective asked = q_.spec.objective();
     each([&](ServeOptions& type, int64_t tp) {
-      const int64_t fixed = q_.spec.fixed_replicas(), n = fixed > 0 ? fixed : type.most_replicas(tp);
-      if (n == 0) return;
+      const double capacity = type.capacity(tp);
+      if (!(capacity > 0)) return;
+      const int64_t fixed = q_.spec.fixed_replicas(), there = fixed > 0 ? fixed : type.most_replicas(tp),
+                    n = std::max(there, static_cast<int64_t>(std::ceil(q_.workload.rate / (kSafeLoad * capacity))));
       const ServeOption o = type.with_replicas(tp, n);
-      // A queue that grows without end keeps no objective.
-      const bool falls_behind = static_cast<double>(n) * o.server.capacity < q_.workload.rate;
-      if (o.devices == 0 || o.stats.refused > 0 || falls_behind) return;
+      if (o.stats.refused > 0) return;
       const double ttft = std::max(asked.ttft_s, o.stats.ttft_kept_s), itl = std::max(asked.itl_s, o.stats.itl_kept_s);
-      const double change = std::max(ttft / asked.ttft_s, itl / asked.itl_s) - 1;
+      const double change = std::max({ttft / asked.ttft_s - 1, itl / asked.itl_s - 1, ratio(n, there)});
       if (best && best->change <= change) return;
-      best = {.kind = "slo",
-              .text = fmt::format("--slo-ttft-ms {} --slo-itl-ms {} (--tp {}, {} replicas)", std::ceil(1000 * ttft),
-                                  std::ceil(1000 * itl), tp, n),
-              .change = change};
+      best = {
+          .kind = "slo",
+          .text = fmt::format("--slo-ttft-ms {} --slo-itl-ms {} ({}{})", std::ceil(1000 * ttft), std::ceil(1000 * itl),
+                              layout_text(o), n > there ? fmt::format(", {} devices", o.devices) : ""),
+          .change = change};
     });
     if (best) plan.advice.push_back(*best);
+  }
+
+  // Requests that can never run.
+  void longer_context(ServePlan& plan) {
+    const int64_t longest = q_.workload.longest(),
+                  limit = q_.spec.serve.max_model_len > 0 ? q_.spec.serve.max_model_len : q_.model.max_position;
+    if (longest <= limit) return;
+    const auto& all = q_.workload.requests;
+    const auto n =
+        std::count_if(all.begin(), all.end(), [&](const WorkloadRequest& r) { return r.input + r.output > limit; });
+    plan.advice.push_back(
+        {.kind = "context",
+         .text = longest <= q_.model.max_position
+                     ? fmt::format("--max-model-len {}: {} requests are longer than {}", longest, n, limit)
+                     : fmt::format("a workload without its {} requests of more than {} tokens (the longest has {})", n,
+                                   limit, longest),
+         .change = static_cast<double>(n) / static_cast<double>(all.size())});
   }
 
   void shorter_context(ServePlan& plan) {
@@ -134,8 +158,8 @@ class Search {
       if (o.server.memory.max_context > longest) longest = o.server.memory.max_context, tp = o.server.tp;
     if (longest == 0) return;
     const int64_t needed = q_.workload.longest();
-    const auto asked = static_cast<double>(q_.spec.serve.max_model_len > 0 ? q_.spec.serve.max_model_len
-                                                                            : q_.model.max_position);
+    const auto asked =
+        static_cast<double>(q_.spec.serve.max_model_len > 0 ? q_.spec.serve.max_model_len : q_.model.max_position);
     plan.advice.push_back(
         {.kind = "context",
          .text = fmt::format("--max-model-len {} (--tp {}; the workload's longest request has {} tokens)",
@@ -152,10 +176,10 @@ class Search {
       ServePlanSpec paced = q_.spec;
       paced.serve.itl_budget_ms = kBudgetShare * q_.spec.serve.slo_itl_ms;
       if (const auto o = feasible_with(paced))
-        plan.advice.push_back({.kind = "itl-budget",
-                               .text = fmt::format("--itl-budget-ms {:.3g} ({})", paced.serve.itl_budget_ms,
-                                                   layout_text(*o)),
-                               .change = 0});
+        plan.advice.push_back(
+            {.kind = "itl-budget",
+             .text = fmt::format("--itl-budget-ms {:.3g} ({})", paced.serve.itl_budget_ms, layout_text(*o)),
+             .change = 0});
     }
     if (!q_.spec.tps().empty()) {
       ServePlanSpec any = q_.spec;

@@ -11,10 +11,13 @@ namespace rw {
 namespace {
 
 Json memory_json(const ServeMemory& m) {
-  Json j = {{"device_bytes", m.device_bytes}, {"weights_bytes", m.weights},
-            {"runtime_bytes", m.runtime},     {"kv_bytes", m.kv},
+  Json j = {{"device_bytes", m.device_bytes},
+            {"weights_bytes", m.weights},
+            {"runtime_bytes", m.runtime},
+            {"kv_bytes", m.kv},
             {"kv_bytes_per_token", m.kv_bytes_per_token()},
-            {"pages", m.n_pages},             {"page_tokens", m.page_tokens},
+            {"pages", m.n_pages},
+            {"page_tokens", m.page_tokens},
             {"full_sequences", m.full_sequences},
             {"max_context", m.max_context}};
   if (!m.fault.empty()) j["fault"] = m.fault;
@@ -22,7 +25,11 @@ Json memory_json(const ServeMemory& m) {
 }
 
 Json group_json(const ServerGroup& g) {
-  return {{"tp", g.tp}, {"replicas", g.replicas}, {"sustained_rate", g.rate}, {"capacity", g.capacity}, {"memory", memory_json(g.memory)}};
+  return {{"tp", g.tp},
+          {"replicas", g.replicas},
+          {"sustained_rate", g.rate},
+          {"capacity", g.capacity},
+          {"memory", memory_json(g.memory)}};
 }
 
 Json option_json(const ServeOption& o) {
@@ -69,7 +76,8 @@ std::string row(const ServeOption& o, const std::string& mark) {
 std::string memory_text(const ServerGroup& g, const char* name) {
   const ServeMemory& m = g.memory;
   return fmt::format(
-      "{}tp {}: of {} a device: weights {}, cache {} ({:.4g} KiB a token), run time {}; {:.1f} sequences of full length "
+      "{}tp {}: of {} a device: weights {}, cache {} ({:.4g} KiB a token), run time {}; {:.1f} sequences of full "
+      "length "
       "at once, longest that fits {} tokens; a server sustains {:.3g} requests/s\n",
       name, g.tp, format_bytes(static_cast<double>(m.device_bytes)), format_bytes(static_cast<double>(m.weights)),
       format_bytes(static_cast<double>(m.kv)), m.kv_bytes_per_token() / 1024,
@@ -78,8 +86,8 @@ std::string memory_text(const ServerGroup& g, const char* name) {
 
 std::string best_text(const ServeOption& o) {
   const ServeStats& s = o.stats;
-  std::string text = o.split ? memory_text(o.server, "prefill ") + memory_text(o.decoder, "decode ")
-                             : memory_text(o.server, "");
+  std::string text =
+      o.split ? memory_text(o.server, "prefill ") + memory_text(o.decoder, "decode ") : memory_text(o.server, "");
   text += fmt::format(
       "TTFT p50 {} p90 {} p99 {} ms; ITL p50 {} p90 {} p99 {} ms; end to end p50 {} p99 {}; alone {} ms to the first "
       "token\n",
@@ -101,8 +109,7 @@ std::string best_text(const ServeOption& o) {
 Json serve_plan_json(const ServePlanQuery& q, const ServePlan& plan) {
   Json options = Json::array(), advice = Json::array();
   for (const ServeOption& o : plan.options) options.push_back(option_json(o));
-  for (const ServeAdvice& a : plan.advice)
-    advice.push_back({{"kind", a.kind}, {"text", a.text}, {"change", a.change}});
+  for (const ServeAdvice& a : plan.advice) advice.push_back({{"kind", a.kind}, {"text", a.text}, {"change", a.change}});
   return {{"model", q.spec.serve.model},
           {"cluster", q.cluster.name},
           {"nodes", q.cluster.node_count()},
@@ -119,7 +126,8 @@ Json serve_plan_json(const ServePlanQuery& q, const ServePlan& plan) {
 
 std::string serve_plan_text(const ServePlanQuery& q, const ServePlan& plan) {
   std::string text = fmt::format(
-      "{} requests, {:.4g} a second, {:.0f} tokens in and {:.0f} out on average; TTFT within {:.4g} ms and {} gap within "
+      "{} requests, {:.4g} a second, {:.0f} tokens in and {:.0f} out on average; TTFT within {:.4g} ms and {} gap "
+      "within "
       "{:.4g} ms for {:.4g} % of them\n",
       q.workload.requests.size(), q.workload.rate, q.workload.mean_input(), q.workload.mean_output(),
       q.spec.serve.slo_ttft_ms, q.spec.itl_of, q.spec.serve.slo_itl_ms, 100 * q.spec.attainment);

@@ -9,10 +9,10 @@ namespace rw {
 namespace {
 
 // Of the server's own flags, those that change what is planned.
-constexpr const char* kServerFlags[] = {
-    "model",        "precision",     "quantize",    "quantize-group", "kv-dtype",         "memory",
-    "max-model-len", "memory-utilization", "block-size", "max-num-seqs", "max-batch-tokens", "itl-budget-ms",
-    "max-preemptions", "prefix-cache", "slo-ttft-ms", "slo-itl-ms"};
+constexpr const char* kServerFlags[] = {"model",           "precision",    "quantize",         "quantize-group",
+                                        "kv-dtype",        "memory",       "max-model-len",    "memory-utilization",
+                                        "block-size",      "max-num-seqs", "max-batch-tokens", "itl-budget-ms",
+                                        "max-preemptions", "prefix-cache", "slo-ttft-ms",      "slo-itl-ms"};
 
 int64_t whole(const std::string& text, const char* flag, const char* expected) {
   int64_t n = 0;
@@ -46,7 +46,10 @@ FieldList fields(ServePlanSpec& s) {
        .help = "what of a request's gaps between tokens --slo-itl-ms bounds",
        .choices = {"worst", "mean"},
        .group = "Objective"},
-      {.name = "tp", .value = &s.tp, .help = "tensor-parallel degrees to compare: 1,2,4,8, or auto", .or_number = true,
+      {.name = "tp",
+       .value = &s.tp,
+       .help = "tensor-parallel degrees to compare: 1,2,4,8, or auto",
+       .or_number = true,
        .group = "Search"},
       {.name = "replicas",
        .value = &s.replicas,

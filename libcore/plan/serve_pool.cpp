@@ -11,7 +11,8 @@ constexpr size_t kProbeRequests = 1000, kLoneRequests = 100;
 
 Workload first_requests(const Workload& w, size_t n) {
   if (w.requests.size() <= n) return w;
-  Workload part{.name = w.name, .requests = {w.requests.begin(), w.requests.begin() + static_cast<std::ptrdiff_t>(n)},
+  Workload part{.name = w.name,
+                .requests = {w.requests.begin(), w.requests.begin() + static_cast<std::ptrdiff_t>(n)},
                 .rate = w.rate};
   return part;
 }
@@ -47,6 +48,8 @@ double kept_share(const SimResult& run, ServeRole role, const ServeObjective& o)
   return static_cast<double>(kept) / static_cast<double>(std::max<size_t>(run.requests.size(), 1));
 }
 
+Workload probe_of(const Workload& workload) { return first_requests(workload, kProbeRequests); }
+
 SimResult ServePool::run(const Workload& workload, std::vector<SimArrival> arrivals, bool keep_gaps) const {
   return simulate({.workload = workload,
                    .arrivals = std::move(arrivals),
@@ -68,7 +71,7 @@ SimResult ServePool::run_share(const Workload& workload, double replicas, bool k
 }
 
 Sustained sustained(const ServePool& pool, const Workload& workload, const ServeObjective& objective) {
-  const Workload few = first_requests(workload, kLoneRequests), probe = first_requests(workload, kProbeRequests);
+  const Workload few = first_requests(workload, kLoneRequests), probe = probe_of(workload);
   const double most = capacity(pool, probe);
   if (!(most > 0)) return {};
   Sustained found{.capacity = most};

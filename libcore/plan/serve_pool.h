@@ -34,6 +34,8 @@ struct Sustained {
   // At hardly any load, what the wished share of the requests has at most: first token and gap (worst or mean).
   double lone_ttft_s = 0, lone_itl_s = 0;
 };
+// The requests that it looks at.
+Workload probe_of(const Workload& workload);
 Sustained sustained(const ServePool& pool, const Workload& workload, const ServeObjective& objective);
 
 }  // namespace rw

@@ -58,12 +58,12 @@ double serving_op_seconds(const OpCall& call, const DeviceType& device, DType t)
   }
   const double tiled = op_seconds(call, device, t);
   if (!is_product(call) || device.compute_units <= 1 || call.shape.m <= 0) return tiled;
-  DeviceType small_tiles = device;
-  small_tiles.compute_units = 1;  // no unit is left idle
+  DeviceType whole = device;
+  whole.compute_units = 1;  // as if it were one unit
   OpCall padded = call;
   const double rows = static_cast<double>((call.shape.m + 15) / 16 * 16);
   padded.cost.flops *= 2 * rows / static_cast<double>(call.shape.m);
-  return std::min(tiled, op_seconds(padded, small_tiles, t));
+  return std::min(tiled, op_seconds(padded, whole, t));
 }
 
 struct StepPrice::Impl {

@@ -49,8 +49,8 @@ class StepPrice {
 };
 
 // Of one op in serving. Products of few rows are bound by reading the weights only if all units take part: kernels then
-// use tiles of a quarter of the area and cut k as well, at half the arithmetic per byte of a tile (the ratio of area to
-// edge), on rows padded to the 16 of a tensor instruction.
+// cut the inner size too (split-k), so that no unit is left idle, at half the rate of large tiles (of a quarter of the
+// area: half the arithmetic per byte, the ratio of area to edge), on rows padded to the 16 of a tensor instruction.
 double serving_op_seconds(const OpCall& call, const DeviceType& device, DType t);
 
 }  // namespace rw

@@ -130,8 +130,8 @@ class Simulation {
 
   void wait_until(double then) {
     const SchedulerStats stats = scheduler_.stats();
-    const double usage = 1 - static_cast<double>(stats.free_pages + stats.evictable_pages) /
-                                 static_cast<double>(q_.scheduler.n_pages);
+    const double usage =
+        1 - static_cast<double>(stats.free_pages + stats.evictable_pages) / static_cast<double>(q_.scheduler.n_pages);
     result_.mean_waiting += static_cast<double>(stats.waiting) * (then - now_);
     result_.mean_kv_usage += usage * (then - now_);
     result_.most_waiting = std::max(result_.most_waiting, stats.waiting);

@@ -16,7 +16,8 @@ namespace rw {
 // preemption costs a prompt.
 enum class ServeRole : uint8_t { whole, prefill, decode };
 
-// A request reaches the scheduler at ready_s; latencies count from since_s (of a decode server: the first token's time).
+// A request reaches the scheduler at ready_s; latencies count from since_s (of a decode server: the first token's
+// time).
 struct SimArrival {
   int64_t request = 0;  // of the workload
   double ready_s = 0, since_s = 0;
@@ -37,10 +38,10 @@ struct SimQuery {
 
 struct SimRequest {
   int64_t request = 0;
-  bool refused = false;  // it could never run
-  double since_s = 0, first_s = 0, last_s = 0;  // first, last token of this server
-  double worst_gap_s = 0, gap_sum_s = 0;        // between tokens; of a decode server also before its first
-  int64_t gaps = 0, tokens = 0;                 // tokens: drawn here
+  bool refused = false;                                     // it could never run
+  double since_s = 0, first_s = 0, last_s = 0;              // first, last token of this server
+  double worst_gap_s = 0, gap_sum_s = 0;                    // between tokens; of a decode server also before its first
+  int64_t gaps = 0, tokens = 0;                             // tokens: drawn here
   double first_gap_s() const { return first_s - since_s; }  // time to first token
   double mean_gap_s() const { return gaps > 0 ? gap_sum_s / static_cast<double>(gaps) : 0; }
 };

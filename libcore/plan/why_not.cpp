@@ -222,15 +222,15 @@ std::string find_remedy(const PlanQuestion& asked) {
     constexpr int64_t kMostNodes = 1 << 15;
     ClusterSpec larger = asked.cluster;
     for (int64_t nodes = 2 * asked.cluster.node_count(); found.empty() && nodes <= kMostNodes; nodes *= 2) {
-      set_node_count(larger, nodes);
       if (asked.global_batch % 2 != 0 || nodes > asked.global_batch * asked.model.layers) break;
       PlanQuestion q = of_cluster(asked, larger);
       drop_pins(q);
       try {
+        set_node_count(larger, nodes);
         if (const std::string layout = fits(q); !layout.empty())
           found = fmt::format("more nodes: with {} ({} devices) {} fits", nodes, larger.device_count(), layout);
       } catch (const Error&) {
-        break;  // no layout of so many ranks: more will not help
+        break;  // no layout of so many ranks, or no network: more will not help
       }
     }
   }

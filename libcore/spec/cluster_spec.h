@@ -30,22 +30,23 @@ struct DeviceType {
   double peak_f32 = 0, peak_bf16 = 0, peak_f16 = 0;  // dense matrix products, FLOP/s
   double memory_bandwidth = 0;
   int64_t compute_units = 1;           // SMs of a GPU; 1: products are not cut into tiles over units
-  int64_t tile_m = 128, tile_n = 256;  // of a product, a unit's work at a time
+  int64_t tile_m = 256, tile_n = 128;  // of a product, the largest piece that a unit does at a time
   int64_t reserve = 0;                 // bytes that the runtime keeps from us (context, communication buffers)
   double price = 0;                    // of a device and hour; 0: unknown
   double mtbf_hours = 0;               // of one device; 0: unknown
   // Calibration: at most eight numbers a type, fitted to measured runs.
   double gemm_fraction = 0.8;           // of the peak, that a large product reaches
-  double gemm_half_k = 0;               // elements: a product of this k reaches half of that (0: k does not matter)
-  double attention_fraction = 0.5;      // of the peak, that attention's products reach at head size 128
+  double attention_fraction = 0.5;      // of the peak, that fused attention reaches: heads of 128, long sequences
+  double misaligned_fraction = 0.1;     // of gemm_fraction, for batched products of heads not a multiple of 8 elements
   double memory_fraction = 0.8;         // of the bandwidth, that element-wise ops reach
   double launch = 0;                    // seconds an op takes beyond its work
   double link_fraction = 0.8;           // of every link's bandwidth, that large collectives reach
   double overlap = 0.7;                 // of communication that can run beside compute, what is hidden
-  double jitter = 0;                    // relative slowdown for each doubling of the nodes
   std::string provenance = "roofline";  // of the calibration
 
   bool operator==(const DeviceType&) const = default;
+
+  bool is_cpu() const { return compute_units == 1; }
 };
 
 // One line of a fit: a collective of n bytes over the link's ranks takes alpha + n / bandwidth, from from_bytes on.
@@ -120,9 +121,9 @@ FieldList fields(CollectiveFit& fit);  // without segments = [[from_bytes, alpha
 // Error{usage} names the file, line, key; unknown keys with the nearest known one; zero bandwidths and devices that do
 // not exist with what to write.
 ClusterSpec parse_cluster_spec(const std::string& toml, const std::string& where);
-// A .toml file or the name of one in configs/clusters ("dgx-h100"), found as models are.
+// A .toml file or the name of one in configs/clusters ("h100-sxm"), found as models are.
 ClusterSpec load_cluster_spec(const std::filesystem::path& path_or_name);
-std::vector<std::string> cluster_names();  // of those in configs/clusters
+std::vector<std::string> cluster_names();              // of those in configs/clusters
 std::string cluster_toml(const ClusterSpec& cluster);  // what parse_cluster_spec reads back to the same
 // The same cluster with so many nodes: the count of its only node type, or of several in proportion. Error{usage}.
 void set_node_count(ClusterSpec& cluster, int64_t nodes);

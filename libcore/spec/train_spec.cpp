@@ -126,6 +126,17 @@ FieldList fields(TrainSpec& s) {
        .help = "clip the gradient's global norm to this; 0: off",
        .min = 0,
        .group = "Optimizer"},
+      {.name = "layout",
+       .value = &s.layout_by,
+       .help = "who lays the model over the ranks: these flags, or (auto) the planner, which then sets them and "
+               "--micro-batch",
+       .choices = {"flags", "auto"},
+       .group = "Layout"},
+      {.name = "cluster",
+       .value = &s.cluster,
+       .help = "with --layout auto: a name under configs/clusters or a .toml file; without it this host is measured "
+               "for a second",
+       .group = "Layout"},
       {.name = "tp",
        .value = &s.tp,
        .help = "tensor parallel: ranks that share each layer",
@@ -402,7 +413,7 @@ bool changes_result(const std::string& field) {
       "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks"};
   // A layout changes where a sum is made, not which sum.
   constexpr std::string_view kLayout[] = {
-      "tp", "pp", "vpp", "dp", "sp", "zero", "zero-group", "recompute", "recompute-layers", "schedule", "stage-layers",
+      "layout", "cluster", "tp", "pp", "vpp", "dp", "sp", "zero", "zero-group", "recompute", "recompute-layers", "schedule", "stage-layers",
       "micro-batch", "ranks-per-node"};
   // clang-format on
   return std::ranges::find(kRunning, field) == std::end(kRunning) &&

@@ -24,6 +24,7 @@ struct TrainSpec {
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip_norm = 1.0;
 
   // The layout, as asked for: layout.h settles it against a model and a number of ranks.
+  std::string layout_by = "flags", cluster;
   int64_t tp = 1, pp = 1, vpp = 1;
   std::string dp = "auto";
   bool sp = false;

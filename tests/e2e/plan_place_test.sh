@@ -59,7 +59,8 @@ is 'as many ranks as devices' "$(grep -o '"rank":' <<<"$json" | wc -l)" 8
 # A stage's activations cross from h1, h2 to h3, h4: 4 ranks send 2 micro-batches of 128 x 96 bf16 and get as many back.
 stage=$((4 * 2 * 2 * 128 * 96 * 2))
 is 'pipelines cross with what they send' "$("${place[@]}" --config plan.toml --dp 1 --micro-batch 2 --global-batch 4 --nodes 2 --cluster eight.toml --json | grep -o '"placed":{"domain":[0-9.e+]*,"node":[0-9.e+]*,"leaf":[0-9.e+]*' | sed 's/.*://' | cut -d. -f1)" "$((stage / 2))"
-for format in hostfile slurm k8s env; do
+expect 0 'h2 slots=2' '--format hostfile' "${place[@]}" --tp 2 --dp 2 --pp 2 --cluster eight.toml --hosts four --format hostfile
+for format in rankfile slurm k8s env; do
   expect 0 '' "--format $format" "${place[@]}" --config plan.toml --cluster eight.toml --hosts four --format $format
 done
 expect 0 '<gpu dev="7"' '--format nccl-topo of a shipped cluster' "${place[@]}" --tp 8 --cluster h100-sxm --nodes 1 --format nccl-topo

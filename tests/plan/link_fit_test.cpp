@@ -56,8 +56,7 @@ std::vector<TimedSize> timed(const std::vector<LinkSegment>& lines, const std::v
 
 TEST_CASE("the profiles' two lines are NCCL's published times within 15 %, on average 8 %") {
   for (const Published& p : kPublished) {
-    CAPTURE(p.profile);
-    CAPTURE(p.kind);
+    CAPTURE(std::string(p.profile) + " " + p.kind);
     const ClusterSpec c = load_cluster_spec(std::filesystem::path(std::getenv("RANKWRIGHT_SOURCE")) / "configs" /
                                             "clusters" / (std::string(p.profile) + ".toml"));
     const CollectiveFit* fit = nullptr;
@@ -75,7 +74,6 @@ TEST_CASE("the profiles' two lines are NCCL's published times within 15 %, on av
     }
     CHECK(worst <= 0.15);
     CHECK(mean <= 0.08);
-    MESSAGE(p.profile << " " << p.kind << ": worst " << worst << ", mean " << mean);
     // What the fit of this folder finds is no worse.
     const FitError again = fit_error(fit_segments(points), points);
     CHECK(again.worst <= 0.15);

@@ -96,11 +96,8 @@ TEST_CASE("products of a step by hand") {
   // A layer: qkv (4 + 2*2)*24 by 72, out 72 by 96, up 2*200 by 72, down 72 by 200; head 1009 by 72, of one row.
   const double layer = 192 * 72 + 72 * 96 + 400 * 72 + 72 * 200, head = 1009 * 72;
   CHECK(price.parts(prompt(10)).products == doctest::Approx((10 * 3 * layer + head) * 2 / 1e12).epsilon(1e-9));
-  // Attention: 4 D H per (query, key) pair, 55 pairs in a prompt of 10, at the head size's efficiency of 24 in 128.
-  const double pairs = 55, flops = 4.0 * 24 * 4 * pairs * 3;
-  const double seconds = price.parts(prompt(10)).attention;
-  CHECK(seconds >= flops / 1e12);
-  CHECK(seconds == doctest::Approx(price.parts(prompt(10)).attention));
+  // Attention: 4 D H per (query, key) pair, 55 pairs in a prompt of 10, in three layers.
+  CHECK(price.parts(prompt(10)).attention == doctest::Approx(4.0 * 24 * 4 * 55 * 3 / 1e12).epsilon(1e-9));
 }
 
 TEST_CASE("decode reads all weights, and every key and value once") {
@@ -128,7 +125,9 @@ TEST_CASE("int8 keys and values, and quantised weights, are read as such") {
   runner.kv_t = DType::i8;
   runner.quant = {.format = WeightFormat::int8, .group = 128};
   StepPrice small = price_on(device, runner);
-  const auto context = [](StepPrice& p) { return p.parts(decode(1, 2001)).attention - p.parts(decode(1, 1001)).attention; };
+  const auto context = [](StepPrice& p) {
+    return p.parts(decode(1, 2001)).attention - p.parts(decode(1, 1001)).attention;
+  };
   CHECK(context(small) == doctest::Approx(3 * 1000 * 2.0 * 2 * (32 + 4) / 1e11).epsilon(1e-9));
   CHECK(small.parts(decode(1, 9)).products < 0.56 * plain.parts(decode(1, 9)).products);
 }
@@ -152,7 +151,8 @@ TEST_CASE("tensor parallelism: two sums a layer and one after the embedding, of 
 TEST_CASE("prices move the right way") {
   DeviceType device = plain_device();
   device.compute_units = 13;
-  device.tile_m = device.tile_n = 64;
+  device.tile_m = 64;
+  device.tile_n = 32;
   device.launch = 1e-6;
   const RunnerSpec runner = odd_runner();
   StepPrice price = price_on(device, runner);

@@ -70,7 +70,7 @@ TEST_CASE("one sequence at a time is an M/D/1 queue") {
     const double expected = rho * service / (2 * (1 - rho));
     CAPTURE(rho);
     CHECK(std::abs(wait / expected - 1) < 0.04);
-    CHECK(std::abs(r.busy_s / (r.end_s - r.begin_s) / rho - 1) < 0.02);  // utilisation
+    CHECK(std::abs(r.busy_s / (r.end_s - r.begin_s) / rho - 1) < 0.02);   // utilisation
     CHECK(std::abs(r.mean_waiting / (wait * rho / service) - 1) < 0.02);  // Little's law: L = lambda W
   }
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/plain_sizes.h"
 #include "libcore/model/exec.h"
+#include "libcore/plan/zero_bytes.h"
 #include "libcore/train/dry_run.h"
 
 using namespace rw;
@@ -51,12 +52,12 @@ struct Terms {
   int64_t ranks_per_node = 0;
 };
 
-DryRun dry(const Terms& t, int64_t rank) {
+DryRun dry(const Terms& t, int64_t rank, const Ops& backend = plain_sizes()) {
   return dry_run({.step = {.spec = t.model,
                            .layout = t.layout,
                            .adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
                            .clip_norm = 1},
-                  .backend = {.ops = plain_sizes(), .stream = {.threads = 1}, .t = DType::bf16},
+                  .backend = {.ops = backend, .stream = {.threads = 1}, .t = DType::bf16},
                   .ranks_per_node = t.ranks_per_node > 0 ? t.ranks_per_node : t.layout.ranks()},
                  rank);
 }
@@ -301,6 +302,56 @@ TEST_CASE("dp_traffic: ZeRO-3 gathers under every schedule, few layers too") {
       l.schedule = schedule;
       check_traffic(llama(layers), l, 6);
     }
+}
+
+TEST_CASE("zero_bytes: sums of slices and packing, as the dry run counts them") {
+  const ModelSpec model = llama(11);
+  for (const int64_t zero : {0, 1, 2, 3})
+    for (const int64_t pp : {1, 2})
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        Layout l = batch(12);
+        l.dp = 2;
+        l.pp = pp;
+        l.zero = zero;
+        l.schedule = ScheduleKind::gpipe;
+        l.recompute = recompute;
+        l.stage_layers = deal_layers(model, pp, l.seq_len);
+        const std::string text = l.text();
+        CAPTURE(text);
+        const WorkParts parts = work_parts({.model = model, .layout = l, .t = DType::bf16, .backend = this_cpu_ops()});
+        const auto of = [](const auto& ops, const char* name) {
+          const auto at = ops.find(name);
+          return at == ops.end() ? 0.0 : at->second.cost.bytes_read + at->second.cost.bytes_written;
+        };
+        for (int64_t stage = 0; stage < pp; ++stage) {
+          const Work work = stage_work(parts, l, stage);
+          double packing = 0, sums = 0;
+          for (const int64_t d : {0, 1}) {
+            const DryRun run = dry({.model = model, .layout = l}, stage * 2 + d, this_cpu_ops());
+            packing += of(run.ops, "gemm_pack") / 2;
+            sums += (of(run.ops, "cast") + of(run.ops, "add")) / 2;
+          }
+          const auto ops = by_op(work);
+          sums -= of(ops, "cast") + of(ops, "add");
+          const ZeroBytes got = zero_bytes({.work = parts.first,
+                                            .model = model,
+                                            .layout = l,
+                                            .ranks_per_node = l.ranks(),
+                                            .backend = this_cpu_ops()},
+                                           stage);
+          // Where all is recomputed, the blocks at which GPipe turns are packed for both directions already.
+          check_near(got.packing, packing, recompute == Recompute::full && zero == 3 ? 0.05 : 0.01);
+          check_near(got.sums, sums, 0.01);
+        }
+      }
+  // One copy for both directions: made for each gather, of which there are two a micro-batch.
+  Layout l = batch(3);
+  l.zero = 3;
+  l.stage_layers = {11};
+  const StepWork w = step_work({.model = model, .seq_len = 13, .backend = plain_sizes(), .one_stage = true});
+  const double ends = zero_bytes({.work = w, .model = model, .layout = l, .backend = plain_sizes()}, 0).packing -
+                      11 * 3 * 2 * w.pack_bytes * w.params_layer;
+  CHECK(ends == doctest::Approx(6.0 * 131 * 48));
 }
 
 TEST_CASE("plain_sizes: one copy of a weight in the activations' type; attention's sums in f32") {

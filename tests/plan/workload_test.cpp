@@ -92,8 +92,8 @@ TEST_CASE("a description: lengths, rate and burstiness come out as asked") {
     }
     const double mean = sum / n, variation = (squares / n - mean * mean) / (mean * mean);
     CAPTURE(burst);
-    CHECK(std::abs(mean * 8 - 1) < 0.03);                              // rate
-    CHECK(std::abs(variation - burst) < 0.08 * burst + 1e-6);          // squared coefficient of variation
+    CHECK(std::abs(mean * 8 - 1) < 0.03);                      // rate
+    CHECK(std::abs(variation - burst) < 0.08 * burst + 1e-6);  // squared coefficient of variation
   }
 }
 

@@ -180,6 +180,20 @@ TEST_CASE("every number of a profile says where it comes from") {
   }
 }
 
+TEST_CASE("the documentation names every key") {
+  const std::string text = read_file(fs::path(std::getenv("RANKWRIGHT_SOURCE")) / "docs" / "clusters.md");
+  ClusterSpec c;
+  DeviceType d;
+  NodeType n;
+  NetworkSpec w;
+  CollectiveFit f;
+  for (const FieldList& list : {fields(c), fields(d), fields(n), fields(w), fields(f)})
+    for (const Field& field : list) {
+      CAPTURE(field.name);
+      CHECK(text.find("`" + field.name + "`") != std::string::npos);
+    }
+}
+
 TEST_CASE("what a profile must agree on") {
   // Bidirectional NVLink of the data sheets (GB/s), memory bandwidth over bf16 peak (the ridge, FLOP a byte).
   const ClusterSpec a100 = parse_cluster_spec(read_file(kProfiles / "a100-80.toml"), "a");

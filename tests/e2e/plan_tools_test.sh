@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The subcommands of dplan beside train and place, each on a shipped profile: what they print, and what they refuse.
+. "$(dirname "$0")/lib.sh"
+plan=$bin/dplan
+expect 0 '' 'a plan to work on' "$plan" train --model llama-2-13b --cluster h100-sxm --nodes 4 --global-batch 256 --seq-len 4096 --pp 4 --tp 2 -o plan.toml
+job=(--config plan.toml --cluster h100-sxm --nodes 4)
+
+# ---- memory ----
+expect 0 'A rank may take' 'memory of a plan' "$plan" memory "${job[@]}" --rank all-stages
+expect 0 '"fits":true' 'memory as JSON' "$plan" memory "${job[@]}" --json
+expect 3 '' 'memory that a device does not have' "$plan" memory --model llama-2-70b --cluster a100-80 --nodes 1 --tp 8 --micro-batch 1 --global-batch 8
+expect 2 'from 0 to 31' 'a rank that there is not' "$plan" memory "${job[@]}" --rank 32
+
+# ---- schedule ----
+expect 0 'bubble 27.27 %' 'the bubble of 4 stages and 8 micro-batches: 3/11' "$plan" schedule --pp 4 --micro-batches 8
+expect 0 '' 'a drawing' "$plan" schedule "${job[@]}" --svg pipeline.svg
+is 'it is XML' "$(python3 -c 'import xml.etree.ElementTree as t; print(t.parse("pipeline.svg").getroot().tag.split("}")[1])')" svg
+is 'every action with its times' "$("$plan" schedule --pp 3 --micro-batches 5 --json | python3 -c 'import json, sys; print(str(json.load(sys.stdin)).count("begin"))')" 30
+
+# ---- scale ----
+expect 0 'S(N) = 1 /' 'a scaling law' "$plan" scale --model llama-2-7b --cluster h100-sxm --nodes 1..8 --global-batch 256 --seq-len 4096
+printf 'n,step_time_s\n1,100\n2,52.5\n4,28.75\n8,16.875\n' >measured.csv # 0.95 / N + 0.05: Amdahl
+expect 0 'P = 0.05' 'a law fitted to measured steps' "$plan" scale --measured measured.csv
+expect 2 'three sizes or more' 'too few points' bash -c "head -n 3 measured.csv >few.csv; '$plan' scale --measured few.csv"
+
+# ---- ckpt ----
+expect 0 'save every' 'how often to save' "$plan" ckpt "${job[@]}"
+expect 2 'mtbf' 'no failure rate' "$plan" ckpt --model tiny-llama --cluster cpu-2core --global-batch 8 --step-time 1 --bandwidth 1e9 --blocking 0.1
+
+# ---- serve ----
+expect 0 ' * ' 'serving within latencies' "$plan" serve --model llama-3-8b --cluster h100-sxm --nodes 1 --workload in=512,out=64,rate=4,requests=200 --slo-ttft-ms 500 --slo-itl-ms 50
+expect 3 '' 'latencies that nothing keeps' "$plan" serve --model llama-3-8b --cluster h100-sxm --nodes 1 --workload in=4096,out=64,rate=4,requests=50 --slo-ttft-ms 1 --slo-itl-ms 1
+expect 0 '' 'a published trace format' "$plan" serve --model llama-3-8b --cluster h100-sxm --nodes 1 --workload "$source_dir/tests/plan/chat_trace.jsonl" --slo-ttft-ms 2000 --slo-itl-ms 100
+printf '{"timestamp": 0, "input_length": 5, "output_length": "x"}\n' >bad.jsonl
+expect 2 'bad.jsonl:1' 'a bad line has its number' "$plan" serve --model llama-3-8b --cluster h100-sxm --workload bad.jsonl --slo-ttft-ms 1 --slo-itl-ms 1
+
+# ---- discover, calibrate ----
+expect 0 '' 'this machine' "$plan" discover --ranks-per-node 1 --threads 1 --seconds 0.05 -o here.toml
+expect 0 'tp 1 x pp 1' 'and a plan for it' "$plan" train --model tiny-llama --cluster ./here.toml --global-batch 8 --seq-len 32
+make_text 600 >text.txt
+expect 0 '' 'prepare' "$bin/dtrain" prepare --input text.txt --train-bpe 400 --output data.h5
+for batch in 2 4; do
+  expect 0 '' "a run of micro-batch $batch" "$bin/dtrain" --model tiny-llama --data data.h5 --out "run$batch" --seq-len 32 --micro-batch $batch --global-batch 8 --steps 9 --warmup-steps 1 --threads 1
+done
+expect 0 'mean error of the fitted runs' 'calibrated' "$plan" calibrate run2 --check run4 --cluster ./here.toml -o fitted.toml
+is 'closer than before' "$("$plan" calibrate run2 run4 --cluster ./here.toml --json | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["mean_error"] <= d["mean_error_before"])')" True
+expect 0 'measured' 'the file says so' cat fitted.toml
+expect 2 'run.json' 'not a run' "$plan" calibrate . --cluster ./here.toml
+finish
