@@ -209,8 +209,8 @@ int dplan_place(int argc, const char* const* argv) {
   const CommandLine line{.name = "dplan place",
                          .description = "Which device each rank gets, so that what groups move stays on fast links.",
                          .fields = fields(flags),
-                         .takes_config = false,
                          .short_flags = {{"-o", "output"}},
+                         .takes_config = false,
                          .footer = kFooter};
   if (const auto code = parse_plan_command(line, flags.plan, argc, argv)) return *code;
   if (!flags.output.empty() && flags.format.empty())
