@@ -11,7 +11,7 @@
 namespace rw {
 namespace {
 
-bool adds(const CollectiveStep& s) { return s.kind == StepKind::exchange && s.from >= 0 && s.arrival != Arrival::copy; }
+bool adds(const CollectiveStep& s) { return s.kind == StepKind::exchange && s.from >= 0 && s.arrival != OnArrival::copy; }
 
 }  // namespace
 
@@ -112,7 +112,7 @@ bool StepsRun::poll(int k) {
 void StepsRun::add(const Running& r) {
   void* mine = at(r.step->receive);
   std::array<const void*, 2> operands{scratch(r.slot), mine};
-  if (r.step->arrival == Arrival::received_second) std::swap(operands[0], operands[1]);
+  if (r.step->arrival == OnArrival::received_second) std::swap(operands[0], operands[1]);
   reduce_in_rank_order(
       {.sources = operands, .targets = {&mine, 1}, .n = r.step->receive.n, .t = task_.t, .op = task_.op});
 }

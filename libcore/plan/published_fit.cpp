@@ -16,14 +16,14 @@ constexpr double kResidual = 0.03;
 // What is fitted of a generation, within what.
 struct DeviceKnob {
   double PublishedNumbers::Device::*value;
-  double low, high;
+  double low, high, centre;
 };
 constexpr std::array kDeviceKnobs = {
-    DeviceKnob{&PublishedNumbers::Device::gemm_fraction, 0.4, 1},
-    DeviceKnob{&PublishedNumbers::Device::attention_fraction, 0.1, 0.95},
-    DeviceKnob{&PublishedNumbers::Device::memory_fraction, 0.2, 0.95},
-    DeviceKnob{&PublishedNumbers::Device::overlap, 0.01, 0.999},
-    DeviceKnob{&PublishedNumbers::Device::misaligned_fraction, 0.03, 1},
+    DeviceKnob{&PublishedNumbers::Device::gemm_fraction, 0.4, 1, 0.75},
+    DeviceKnob{&PublishedNumbers::Device::attention_fraction, 0.1, 0.95, 0.5},
+    DeviceKnob{&PublishedNumbers::Device::memory_fraction, 0.2, 0.95, 0.6},
+    DeviceKnob{&PublishedNumbers::Device::overlap, 0.01, 0.999, 0.5},
+    DeviceKnob{&PublishedNumbers::Device::misaligned_fraction, 0.03, 1, 0.1},
 };
 struct TrainerKnob {
   double PublishedNumbers::Trainer::*value;
@@ -37,8 +37,6 @@ constexpr double kDevicePrior = 0.3;
 
 bool is_reference(const std::string& trainer) { return trainer.starts_with("llm-foundry"); }
 bool has_few_rows(const std::string& trainer) { return trainer == "deepspeed"; }
-
-DType type_of(const ClusterSpec&) { return DType::bf16; }
 
 }  // namespace
 
@@ -63,7 +61,7 @@ PublishedPricer::PublishedPricer(const std::vector<PublishedRow>& rows) {
     if (!row.excluded.empty()) continue;
     auto& works = by_model[model_identity(row.model) + (row.model.tied_head ? "t" : "") +
                            std::to_string(row.model.max_position)];
-    if (works == nullptr) works = std::make_shared<WorkCache>(row.model, type_of(row.cluster), plain_sizes(), 1);
+    if (works == nullptr) works = std::make_shared<WorkCache>(row.model, DType::bf16, plain_sizes(), 1);
     works_[&row] = works;
   }
 }
@@ -88,35 +86,41 @@ StepSeconds PublishedPricer::step(const PublishedRow& row, const PublishedNumber
 }
 
 PublishedFit fit_published(const PublishedPricer& pricer, const std::vector<const PublishedRow*>& rows,
-                           const PublishedNumbers& start) {
+                           const PublishedNumbers& start, FitScope scope) {
   std::set<std::string> generations, trainers;
   for (const PublishedRow* row : rows) generations.insert(device_generation(*row)), trainers.insert(row->numbers);
 
   // The numbers as a list that is fitted, and back.
   std::vector<FitParameter> parameters;
-  std::vector<double> priors;
+  struct Prior {
+    double weight, centre;
+  };
+  std::vector<Prior> priors;
   PublishedNumbers numbers = start;
   std::vector<double*> places;
-  const auto add = [&](double& place, double low, double high, double prior) {
+  const auto add = [&](double& place, double low, double high, Prior prior) {
     parameters.push_back({.start = std::clamp(place, low * 1.0001, high * 0.9999), .low = low, .high = high});
     priors.push_back(prior);
     places.push_back(&place);
   };
+  const bool all = scope == FitScope::all;
   for (const std::string& g : generations)
-    for (const DeviceKnob& k : kDeviceKnobs) add(numbers.devices.at(g).*k.value, k.low, k.high, kDevicePrior);
+    if (all)
+      for (const DeviceKnob& k : kDeviceKnobs)
+        add(numbers.devices.at(g).*k.value, k.low, k.high, {kDevicePrior, k.centre});
   for (const std::string& t : trainers) {
-    if (is_reference(t)) continue;
+    if (all && is_reference(t)) continue;
     for (size_t i = 0; i < kTrainerKnobs.size(); ++i) {
       const TrainerKnob& k = kTrainerKnobs[i];
-      if (i == 0 || !has_few_rows(t)) add(numbers.trainers.at(t).*k.value, k.low, k.high, k.prior);
+      if (i == 0 || !all || !has_few_rows(t)) add(numbers.trainers.at(t).*k.value, k.low, k.high, {k.prior, 1.0});
     }
   }
-  const std::vector<FitParameter> first = parameters;
 
   // A row asks for seven numbers: its price is kept until they change, and the one before, to which a numeric
   // derivative returns.
+  constexpr size_t kNumbers = 7;
   struct Kept {
-    std::array<double, 7> numbers{};
+    std::array<double, kNumbers> numbers{};
     double log_ratio = 0;
   };
   std::vector<std::array<Kept, 2>> kept(rows.size());
@@ -126,7 +130,7 @@ PublishedFit fit_published(const PublishedPricer& pricer, const std::vector<cons
     for (size_t i = 0; i < rows.size(); ++i) {
       const PublishedNumbers::Device& d = numbers.devices.at(device_generation(*rows[i]));
       const PublishedNumbers::Trainer& t = numbers.trainers.at(rows[i]->numbers);
-      const std::array<double, 7> now{d.gemm_fraction,       d.attention_fraction, d.memory_fraction, d.overlap,
+      const std::array<double, kNumbers> now{d.gemm_fraction,       d.attention_fraction, d.memory_fraction, d.overlap,
                                       d.misaligned_fraction, t.compute_factor,     t.communication_factor};
       auto& [last, before] = kept[i];
       if (now == before.numbers) std::swap(last, before);
@@ -136,7 +140,7 @@ PublishedFit fit_published(const PublishedPricer& pricer, const std::vector<cons
       }
       r.push_back(last.log_ratio / kResidual);
     }
-    for (size_t i = 0; i < p.size(); ++i) r.push_back(priors[i] * std::log(p[i] / first[i].start));
+    for (size_t i = 0; i < p.size(); ++i) r.push_back(priors[i].weight * std::log(p[i] / priors[i].centre));
     return r;
   };
   const Fit fit = fit_least_squares(parameters, residuals);

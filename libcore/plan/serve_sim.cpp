@@ -46,7 +46,10 @@ class Simulation {
   // A decode server lets sequences in whole: their prompts are no work.
   static SchedulerSpec scheduler_of(const SimQuery& q) {
     SchedulerSpec spec = q.scheduler;
-    if (q.role == ServeRole::decode) spec.max_batch_tokens = INT64_MAX / 2;
+    if (q.role == ServeRole::decode) {
+      spec.max_batch_tokens = INT64_MAX / 2;
+      spec.itl_budget_s = 0;
+    }
     return spec;
   }
 

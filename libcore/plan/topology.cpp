@@ -330,6 +330,11 @@ Topology::Seconds Topology::across(const Traffic& traffic, const Footprint& f) c
   const Parts doubling{f.most > 1 ? doubling_all_reduce_s(n, f.most, w.link.quick()) : 0,
                        doubling_all_reduce_s(n, f.nodes, {net.alpha, 1 / net.bandwidth})};
   take_less(best, doubling);
+  // Whatever starts a small operation within a node starts it here too.
+  if (f.most > 1) {
+    const Timed alone = time_within(kind, n, f.most, w);
+    if (best.total() < alone.s) best.intra += alone.s - best.total(), provenance = worse(provenance, alone.provenance);
+  }
   return result(best, provenance);
 }
 

@@ -20,7 +20,7 @@ const char* algorithm_name(CollectiveAlgorithm a) {
 
 bool starts_after(const CollectiveStep& later, const CollectiveStep& earlier) {
   if (later.send.touches(earlier.receive)) return true;
-  const bool overwrites = later.kind != StepKind::exchange || later.arrival == Arrival::copy;
+  const bool overwrites = later.kind != StepKind::exchange || later.arrival == OnArrival::copy;
   return overwrites && adds_after(later, earlier);
 }
 

@@ -30,11 +30,11 @@ struct ElementRange {
 enum class StepKind : uint8_t { exchange, node_reduce, node_broadcast };
 // What becomes of received elements. A sum names its operands in order, so that every rank that holds it computed the
 // same bits: received_first is data = received + data, received_second is data = data + received.
-enum class Arrival : uint8_t { copy, received_first, received_second };
+enum class OnArrival : uint8_t { copy, received_first, received_second };
 
 struct CollectiveStep {
   StepKind kind = StepKind::exchange;
-  Arrival arrival = Arrival::copy;
+  OnArrival arrival = OnArrival::copy;
   int32_t to = -1, from = -1;  // ranks; -1: the step has no such half
   ElementRange send, receive;  // may touch when received elements are added: what is sent is the value before
   bool operator==(const CollectiveStep&) const = default;

@@ -141,7 +141,7 @@ class Machine {
     for (const auto& [peer, range] : {std::pair{s.to, s.send}, std::pair{s.from, s.receive}})
       if (peer >= p_ || peer == r || (peer < 0) != (range.n == 0))
         error_ = fmt::format("{}: {} elements with rank {}", name(r), range.n, peer);
-    if (s.arrival == Arrival::copy && s.send.touches(s.receive))
+    if (s.arrival == OnArrival::copy && s.send.touches(s.receive))
       error_ = fmt::format("{}: elements [{}, {}) are overwritten while they are sent", name(r), s.receive.begin,
                            s.receive.end());
     return error_.empty();
@@ -181,9 +181,9 @@ class Machine {
     for (size_t i = 0; i < here.inbox.size(); ++i) {
       Symbol& mine = data(r)[atom(s.receive.begin) + i];
       const Symbol got = here.inbox[i];
-      mine = s.arrival == Arrival::copy ? got
-                                        : add(r, s.arrival == Arrival::received_first ? got : mine,
-                                              s.arrival == Arrival::received_first ? mine : got);
+      mine = s.arrival == OnArrival::copy ? got
+                                        : add(r, s.arrival == OnArrival::received_first ? got : mine,
+                                              s.arrival == OnArrival::received_first ? mine : got);
     }
     here.inbox.clear();
     here.sent = here.received = false;

@@ -15,7 +15,7 @@ StepList doubling_steps(const AllReduceShape& shape, int rank) {
   StepList steps;
   const int base = static_cast<int>(std::bit_floor(static_cast<unsigned>(shape.ranks))), extra = shape.ranks - base;
   const ElementRange all{0, shape.n};
-  const auto append = [&](int32_t to, int32_t from, Arrival arrival) {
+  const auto append = [&](int32_t to, int32_t from, OnArrival arrival) {
     for (int64_t i = 0; i < segments_of(all, shape.segment); ++i) {
       const ElementRange part = segment_of(all, shape.segment, i);
       steps.push_back({.arrival = arrival,
@@ -27,18 +27,18 @@ StepList doubling_steps(const AllReduceShape& shape, int rank) {
   };
   const bool paired = rank < 2 * extra, gives = paired && rank % 2 == 1;
   if (gives) {
-    append(rank - 1, -1, Arrival::copy);
-    append(-1, rank - 1, Arrival::copy);
+    append(rank - 1, -1, OnArrival::copy);
+    append(-1, rank - 1, OnArrival::copy);
     return steps;
   }
-  if (paired) append(-1, rank + 1, Arrival::received_second);
+  if (paired) append(-1, rank + 1, OnArrival::received_second);
   const int place = paired ? rank / 2 : rank - extra;
   for (int bit = 1; bit < base; bit *= 2) {
     const int other = place ^ bit;
     const int32_t peer = other < extra ? 2 * other : other + extra;
-    append(peer, peer, other < place ? Arrival::received_first : Arrival::received_second);
+    append(peer, peer, other < place ? OnArrival::received_first : OnArrival::received_second);
   }
-  if (paired) append(rank + 1, -1, Arrival::copy);
+  if (paired) append(rank + 1, -1, OnArrival::copy);
   return steps;
 }
 

@@ -24,7 +24,7 @@ ElementRange chunk_of(const RingPlace& ring, int c) {
 
 // One round: the segments of both chunks side by side. The neighbours see the same chunk in the same round, so the j-th
 // segment sent is the j-th received.
-void append_round(StepList& steps, const RingPlace& ring, int out, int in, Arrival arrival) {
+void append_round(StepList& steps, const RingPlace& ring, int out, int in, OnArrival arrival) {
   const ElementRange send = chunk_of(ring, out), receive = chunk_of(ring, in);
   const int64_t n_send = segments_of(send, ring.segment), n_receive = segments_of(receive, ring.segment);
   for (int64_t j = 0; j < std::max(n_send, n_receive); ++j) {
@@ -63,11 +63,11 @@ std::vector<int64_t> equal_cuts(int64_t begin, int64_t n, int64_t parts) {
 
 void append_ring_reduce_scatter(StepList& steps, const RingPlace& ring) {
   for (int k = 0; k + 1 < ring.size; ++k)
-    append_round(steps, ring, ring.place - k - 1, ring.place - k - 2, Arrival::received_first);
+    append_round(steps, ring, ring.place - k - 1, ring.place - k - 2, OnArrival::received_first);
 }
 
 void append_ring_all_gather(StepList& steps, const RingPlace& ring) {
-  for (int k = 0; k + 1 < ring.size; ++k) append_round(steps, ring, ring.place - k, ring.place - k - 1, Arrival::copy);
+  for (int k = 0; k + 1 < ring.size; ++k) append_round(steps, ring, ring.place - k, ring.place - k - 1, OnArrival::copy);
 }
 
 StepList reduce_scatter_steps(const PartsShape& shape, int rank) {

@@ -61,7 +61,7 @@ struct TimedHalf {
   bool is_send;
   int32_t peer;
   ElementRange range;
-  Arrival arrival = Arrival::copy;
+  OnArrival arrival = OnArrival::copy;
 };
 
 // Both halves of a time make a step.
@@ -97,7 +97,7 @@ class Tree {
       for (int c = 0; c < 2; ++c) {
         if (me.child[c] < 0) continue;
         halves.push_back({up(i, me.depth + 1, c), false, rank_at(me.child[c]), part,
-                          c == 0 ? Arrival::received_first : Arrival::received_second});
+                          c == 0 ? OnArrival::received_first : OnArrival::received_second});
         halves.push_back({down(i, me.depth + 1, c), true, rank_at(me.child[c]), part});
       }
     }

@@ -30,7 +30,7 @@ DryRun dry_run(const DryRunSettings& settings, int64_t rank) {
   TrainStep step(settings.step, exec, mesh, record, arena);
   step.weights().loaded();
   log.ops.clear();
-  record->counts.clear();
+  for (auto& [key, count] : record->counts) count = {};  // not cleared: watched communicators keep places in it
   if (DryTrace* trace = settings.trace) {
     log.calls = &trace->ops;
     record->on_start = [trace, &log](const CommOp& op) {
@@ -42,6 +42,7 @@ DryRun dry_run(const DryRunSettings& settings, int64_t rank) {
   clock.start();
   step.run({.first_sample = 0, .lr = 1e-3}, read_nothing, clock);
   DryRun run{.rank = rank, .bytes = {}, .total_bytes = arena.total_bytes(), .ops = log.ops, .comm = record->counts};
+  std::erase_if(run.comm, [](const auto& entry) { return entry.second.calls == 0; });
   for (const TensorPiece& piece : checkpoint_pieces(step))
     run.checkpoint_bytes += piece.box.size() * dtype_bytes(piece.dtype);
   for (size_t o = 0; o < run.bytes.size(); ++o) run.bytes[o] = arena.bytes(static_cast<MemoryOwner>(o));

@@ -126,6 +126,43 @@ TEST_CASE("at hardly any load the first token takes the price of its prompt") {
   CHECK(o.stats.attainment == 1);
 }
 
+TEST_CASE("what the host takes between steps is added to each; a mean gap is kept where a worst one is not") {
+  const Workload w = describe_workload("in=301,out=3,rate=0.05,requests=40,burst=0", 1);
+  ServePlanSpec s = spec();
+  s.tp = "1";
+  const ServeOption plain = plan_of(s, cluster(), w).options.front();
+  s.step_overhead_ms = 2;
+  const ServeOption slower = plan_of(s, cluster(), w).options.front();
+  CHECK(slower.stats.ttft_s.p50 == doctest::Approx(plain.stats.ttft_s.p50 + 3 * 0.002).epsilon(1e-6));
+  CHECK(slower.stats.itl_s.p50 == doctest::Approx(plain.stats.itl_s.p50 + 0.002).epsilon(1e-3));
+  // Long prompts beside running streams.
+  const Workload mixed = describe_workload("in=900,out=60,rate=8,requests=200", 1);
+  s = spec();
+  s.tp = "1";
+  s.replicas = "1";
+  s.serve.slo_itl_ms = 1000 * plan_of(s, cluster(), mixed).options.front().stats.itl_s.p90;
+  const double worst = plan_of(s, cluster(), mixed).options.front().stats.itl_attainment;
+  s.itl_of = "mean";
+  CHECK(plan_of(s, cluster(), mixed).options.front().stats.itl_attainment > worst);
+}
+
+TEST_CASE("the text has a line for each of the first options, and what is wrong with them") {
+  const Workload w = describe_workload("in=100,out=20,requests=50,rate=1", 3);
+  ServePlanSpec s = spec();
+  s.top = 2;
+  const ModelSpec m = model();
+  const ClusterSpec c = cluster();
+  const ServePlanQuery q{.model = m, .cluster = c, .workload = w, .spec = s};
+  const std::string text = serve_plan_text(q, plan_serving(q));
+  CHECK(text.find("* colocated 1 x tp 1 ") != std::string::npos);
+  CHECK(text.find("1 x tp 2") != std::string::npos);
+  CHECK(text.find("1 x tp 4") == std::string::npos);
+  s.serve.slo_itl_ms = 0.001;
+  const std::string none = serve_plan_text(q, plan_serving(q));
+  CHECK(none.find("even alone") != std::string::npos);
+  CHECK(none.find("would keep it: --slo-ttft-ms") != std::string::npos);
+}
+
 TEST_CASE("the same question has the same answer") {
   const Workload w = describe_workload("in=20..400,out=5..40,rate=9,requests=150,burst=2", 3);
   ServePlanSpec s = spec();

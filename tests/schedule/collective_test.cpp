@@ -151,7 +151,7 @@ TEST_CASE("the two trees: a rank that is inner in one is a leaf of the other, de
       int children[2] = {0, 0};
       for (const CollectiveStep& s :
            all_reduce_steps({.algorithm = CollectiveAlgorithm::tree, .ranks = p, .n = 2, .segment = 1}, r))
-        if (s.from >= 0 && s.arrival != Arrival::copy) ++children[s.receive.begin];
+        if (s.from >= 0 && s.arrival != OnArrival::copy) ++children[s.receive.begin];
       CHECK(children[0] + children[1] <= 2);
       both += children[0] > 0 && children[1] > 0;
     }
@@ -269,27 +269,27 @@ TEST_CASE("the checker finds what is wrong") {
   CHECK(fault(ring, [](auto&) {}) == "");
   CHECK(has(fault(ring, [](auto& l) { l[2].pop_back(); }), "never ends"));
   CHECK(has(fault(ring, [](auto& l) { std::swap(l[1][0], l[1][1]); }), "expects them from"));
-  CHECK(has(fault(ring, [](auto& l) { l[3][1].arrival = Arrival::copy; }), "not every rank's contribution"));
-  CHECK(has(fault(ring, [](auto& l) { l[3][6].arrival = Arrival::received_first; }), "twice"));
+  CHECK(has(fault(ring, [](auto& l) { l[3][1].arrival = OnArrival::copy; }), "not every rank's contribution"));
+  CHECK(has(fault(ring, [](auto& l) { l[3][6].arrival = OnArrival::received_first; }), "twice"));
   CHECK(has(fault(ring, [](auto& l) { l[0][0].send.n = 3; }), "sends 3 elements"));
   CHECK(has(fault(ring, [](auto& l) { l[0][0].send.begin = 1000; }), "of 40"));
   CHECK(has(fault(ring, [](auto& l) { l[0][0].to = 0; }), "with rank 0"));
   CHECK(has(fault(doubling,
                   [](auto& l) {
-                    for (auto& s : l[2]) s.arrival = Arrival::received_first;
+                    for (auto& s : l[2]) s.arrival = OnArrival::received_first;
                   }),
             "added in another order"));
   CHECK(has(fault(doubling,
                   [](auto& l) {
-                    for (auto& s : l[2]) s.arrival = Arrival::copy;
+                    for (auto& s : l[2]) s.arrival = OnArrival::copy;
                   }),
             "overwritten while"));
   CHECK(has(fault(tree, [](auto& l) { std::reverse(l[1].begin(), l[1].end()); }), ""));
   // Both send first: fine when something buffers, a deadlock when nothing does.
   const ElementRange all{0, 4};
   const std::vector<StepList> rude = {
-      {{.to = 1, .send = all}, {.arrival = Arrival::received_second, .from = 1, .receive = all}},
-      {{.to = 0, .send = all}, {.arrival = Arrival::received_first, .from = 0, .receive = all}}};
+      {{.to = 1, .send = all}, {.arrival = OnArrival::received_second, .from = 1, .receive = all}},
+      {{.to = 0, .send = all}, {.arrival = OnArrival::received_first, .from = 0, .receive = all}}};
   const std::vector<int64_t> two = {0, 0, 4};
   CHECK(has(check_steps({CollectiveKind::all_reduce, two}, rude), "never ends"));
   const std::vector<StepList> unread = {{{.from = 1, .receive = {0, 2}}}, {{.to = 0, .send = {0, 2}}}};
