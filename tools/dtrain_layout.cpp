@@ -44,8 +44,8 @@ ClusterSpec measured_cluster(const TrainSpec& spec, Comm& world) {
            "--layout auto over several hosts needs --cluster: the network between them is not measured here");
     speed = measure_cpu_speed({.ranks = 1, .threads = threads});
   });
-  for (double* number : {&speed.peak_f32, &speed.peak_bf16, &speed.peak_f16, &speed.bytes_per_s, &speed.cpu_share})
-    *number = world.all_reduce_value(*number, ReduceOp::min);
+  for (double CpuSpeed::*number : kSlowestCounts) speed.*number = world.all_reduce_value(speed.*number, ReduceOp::min);
+  speed.cpu_share = world.all_reduce_value(speed.cpu_share, ReduceOp::min);
   speed.launch_s = world.all_reduce_value(speed.launch_s, ReduceOp::max);
   const Discovered found =
       cpu_cluster({.host = this_host(), .cores = {.ranks = world.size(), .threads = threads}, .speed = speed});

@@ -22,10 +22,12 @@ struct Knob {
 std::vector<Knob> knobs(DeviceType& d, NodeType& n) {
   constexpr double kWide = 1.0, kNarrow = 0.5;
   std::vector<Knob> all = {{"gemm-fraction", &d.gemm_fraction, 0.02, 1, kWide},
-                           {"attention-fraction", &d.attention_fraction, 0.005, 1, kWide},
+                           {"gemm-half-size", &d.gemm_half_size, 1, 4096, kNarrow},
+                           {"attention-fraction", &d.attention_fraction, 0.005, 1, kNarrow},
                            {"memory-fraction", &d.memory_fraction, 0.05, 1, kWide},
                            {"launch", &d.launch, 1e-8, 1e-3, kWide},
                            {"overlap", &d.overlap, 0.01, 1, kNarrow}};
+  if (d.gemm_half_size <= 0) all.erase(all.begin() + 1);  // sizes do not matter for this type
   if (n.devices > 1) {
     all.push_back({"link-bandwidth", &n.link_bandwidth, n.link_bandwidth / 30, n.link_bandwidth * 30, kWide});
     all.push_back({"link-latency", &n.link_latency, 1e-8, 1e-2, kWide});

@@ -13,6 +13,8 @@
 #include "kernels/ops.h"
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
+#include "libcore/plan/cpu_training_ops.h"
+#include "libcore/plan/median_seconds.h"
 
 namespace rw {
 namespace {
@@ -21,27 +23,6 @@ double process_cpu_s() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
-
-// Seconds of a call, the median of at least five, after one that does not count.
-template <typename Call>
-double median_seconds(const Call& call, double seconds) {
-  call();
-  std::vector<double> samples;
-  double now = now_s();
-  for (const double begin = now; samples.size() < 5 || now < begin + seconds;) {
-    call();
-    const double end = now_s();
-    samples.push_back(end - now);
-    now = end;
-  }
-  return median(std::move(samples));
 }
 
 struct Buffers {
@@ -106,6 +87,13 @@ CpuSpeed measure_rank(const CpuSpeedJob& job, std::barrier<>& together) {
   speed.bytes_per_s = copy_bytes_per_s(job, buffers);
   together.arrive_and_wait();
   speed.launch_s = launch_seconds(job);
+  const TrainingOpsJob ops{.t = DType::bf16, .threads = job.threads, .seconds = job.seconds / 3};
+  together.arrive_and_wait();
+  speed.small_products = linear_layer_flops(ops, kSmallProduct);
+  together.arrive_and_wait();
+  speed.large_products = linear_layer_flops(ops, kLargeProduct);
+  together.arrive_and_wait();
+  speed.attention = attention_flops(ops);
   return speed;
 }
 
@@ -124,10 +112,7 @@ CpuSpeed measure_cpu_speed(const CpuSpeedJob& job) {
   const double cpu_share = (process_cpu_s() - begin_cpu) / (now_s() - begin) / job.ranks / job.threads;
   CpuSpeed slowest = of_rank.front();
   for (const CpuSpeed& s : of_rank) {
-    slowest.peak_f32 = std::min(slowest.peak_f32, s.peak_f32);
-    slowest.peak_bf16 = std::min(slowest.peak_bf16, s.peak_bf16);
-    slowest.peak_f16 = std::min(slowest.peak_f16, s.peak_f16);
-    slowest.bytes_per_s = std::min(slowest.bytes_per_s, s.bytes_per_s);
+    for (double CpuSpeed::*number : kSlowestCounts) slowest.*number = std::min(slowest.*number, s.*number);
     slowest.launch_s = std::max(slowest.launch_s, s.launch_s);
   }
   slowest.cpu_share = cpu_share;

@@ -10,6 +10,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/units.h"
+#include "libcore/plan/cpu_training_ops.h"
 #include "libcore/plan/link_fit.h"
 
 namespace rw {
@@ -142,6 +143,12 @@ Discovered cpu_cluster(const CpuFindings& found) {
                     .reserve = std::min(host.memory_taken, host.memory - 1) / cores.ranks,
                     .launch = four_digits(speed.launch_s),
                     .provenance = "guess"};
+  if (speed.small_products > 0 && speed.attention > 0) {
+    const SizeLaw law = size_law(kSmallProduct, speed.small_products, kLargeProduct, speed.large_products);
+    device.gemm_fraction = four_digits(std::min(1.0, law.large / speed.peak_bf16));
+    device.gemm_half_size = four_digits(law.half);
+    device.attention_fraction = four_digits(std::min(1.0, speed.attention / speed.peak_bf16));
+  }
   NodeType node{.name = host.name,
                 .device = device.name,
                 .count = 1,
@@ -157,8 +164,12 @@ Discovered cpu_cluster(const CpuFindings& found) {
       fmt::format("measured, all ranks at once, the slowest rank's: peaks (f32 {}, bf16 {}), memory-bandwidth (a copy, "
                   "read and written), launch",
                   speed.instruction_f32, speed.instruction_bf16),
-      "memory and reserve: this host's and what of it was taken, in equal parts; the fractions are guesses: dplan "
-      "calibrate fits them to a run"};
+      "measured likewise, in bf16: gemm-fraction, gemm-half-size, attention-fraction (training's products of 256 and "
+      "1,024 "
+      "columns, its attention)",
+      "memory and reserve: this host's and what of it was taken, in equal parts; memory-fraction and overlap are "
+      "guesses: "
+      "dplan calibrate fits them to a run"};
   if (cores.ranks > 1)
     out.notes.push_back("link-bandwidth (half of the copy's) and link-latency are guesses: give --comm-json");
   if (!out.is_quiet)

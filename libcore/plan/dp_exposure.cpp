@@ -60,7 +60,8 @@ double seconds_of(const DpExposure& q, const Collective& c) {
 // What stands alone of `seconds` beside a window of compute: what does not fit, what is not hidden of the rest, and the
 // last of n pieces, which nothing follows.
 double beside(double seconds, double window, const DpExposure& q, double pieces) {
-  return std::max(0.0, seconds - window) + (1 - q.overlap) * std::min(seconds, window) + seconds / pieces;
+  const double alone = std::max(0.0, seconds - window) + (1 - q.overlap) * std::min(seconds, window) + seconds / pieces;
+  return std::min(alone, seconds);
 }
 
 int64_t stage_layers(const Layout& l, int64_t stage) {
@@ -69,34 +70,39 @@ int64_t stage_layers(const Layout& l, int64_t stage) {
   return n;
 }
 
+// Parameters of a layer: two norms; q, k, v and output, three of a gated MLP. GPT-2's: q, k and v are one, two of the
+// MLP, each with a bias, as norms have.
+double tensors_of_layer(const ModelSpec& model) { return model.gated_mlp() ? 9 : 12; }
+
 // Parameters are gathered before each layer's forward and (ZeRO-3) backward, gradients scattered after it, for every
 // micro-batch (Rajbhandari et al. 2020, section 7; Zhao et al. 2023).
 double sharded_exposure(const DpExposure& q, const MeshPlace& place, double layers) {
-  const double m = real(q.layout.micro_batches()), factor = q.trainer.communication_factor;
-  const double gather = factor * seconds_of(q, {CommKind::all_gather, place.shard_group,
-                                                real(q.trainer.parameter_bytes), layers});
-  const double scatter = factor * (seconds_of(q, {CommKind::reduce_scatter, place.shard_group,
-                                                  real(q.trainer.gradient_bytes), layers}));
+  const TrainerTraits& t = q.trainer;
+  const double m = real(q.layout.micro_batches());
+  const double pieces = t.messages == "tensors" ? layers * tensors_of_layer(q.model) : layers;
+  const double gather = t.communication_factor *
+                        seconds_of(q, {CommKind::all_gather, place.shard_group, real(t.parameter_bytes), pieces});
+  const double scatter = t.communication_factor *
+                         seconds_of(q, {CommKind::reduce_scatter, place.shard_group, real(t.gradient_bytes), pieces});
   const double backward = scatter + (q.layout.zero == 3 ? gather : 0);
   return m * (beside(gather, q.pipe.all_forward / m, q, layers) + beside(backward, q.pipe.all_backward / m, q, layers));
 }
 
-// Gradients once a step, in buckets or tensor by tensor; ZeRO-1 gathers the parameters afterwards.
+// Gradients once a step, in buckets or tensor by tensor; ZeRO-1 hands out the parameters afterwards.
 double replicated_exposure(const DpExposure& q, const MeshPlace& place, double layers) {
   const TrainerTraits& t = q.trainer;
-  constexpr double kTensorsOfLayer = 9;  // two norms; q, k, v and output; three of a gated MLP
-  const double bytes = 2 * q.rank_params;
-  const double messages =
-      t.messages == "tensors" ? kTensorsOfLayer * layers : std::max(1.0, bytes / t.bucket_bytes);
+  const double bytes = real(t.gradient_bytes) * q.rank_params;
+  const double pieces =
+      t.messages == "tensors" ? layers * tensors_of_layer(q.model) : std::max(1.0, bytes / t.bucket_bytes);
   const bool sharded = q.layout.zero == 1;
   const CommKind kind = sharded && !t.reduces_all ? CommKind::reduce_scatter : CommKind::all_reduce;
-  double s = t.communication_factor * seconds_of(q, {kind, place.dp_group, real(t.gradient_bytes), messages});
+  double s = t.communication_factor * seconds_of(q, {kind, place.dp_group, real(t.gradient_bytes), pieces});
   double after = 0;
   if (sharded) {
     // A broadcast goes along a ring through all ranks (NCCL has no other), as the pieces of an all_gather do.
-    const double pieces = t.broadcasts ? real(place.shard_group.size) : messages;
-    const Collective gather{CommKind::all_gather, place.shard_group, real(t.parameter_bytes), pieces};
-    (t.broadcasts ? after : s) += t.communication_factor * seconds_of(q, gather);
+    const double parts = t.broadcasts ? real(place.shard_group.size) : pieces;
+    (t.broadcasts ? after : s) += t.communication_factor * seconds_of(q, {CommKind::all_gather, place.shard_group,
+                                                                          real(t.parameter_bytes), parts});
   }
   return after + (t.overlaps_gradients ? beside(s, q.pipe.last_backward, q, std::max(1.0, layers)) : s);
 }

@@ -13,9 +13,9 @@ struct DpExposure {
   const Layout& layout;
   const Topology& topology;
   const TrainerTraits& trainer;
-  double overlap = 0;        // of communication beside compute, what is hidden (DeviceType)
+  double overlap = 0;  // of communication beside compute, what is hidden (DeviceType)
   const PipelineSeconds& pipe;
-  double rank_params = 0;    // of a rank of the slowest stage
+  double rank_params = 0;  // of a rank of the slowest stage
 };
 double exposed_dp_seconds(const DpExposure& q);
 

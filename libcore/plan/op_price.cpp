@@ -54,8 +54,7 @@ double unfused_seconds(const OpCall& call, const DeviceType& device, double peak
   const double s = sequence_of(call), heads = real(call.shape.m) / s * real(call.shape.n);
   const auto square = static_cast<int64_t>(std::llround(s)), batch = static_cast<int64_t>(std::llround(heads));
   // 16-byte vectors need heads of a multiple of 8 elements.
-  const double rate =
-      peak * device.gemm_fraction * (call.shape.k % 8 == 0 ? 1.0 : device.misaligned_fraction);
+  const double rate = peak * device.gemm_fraction * (call.shape.k % 8 == 0 ? 1.0 : device.misaligned_fraction);
   const double product = 2 * s * s * real(call.shape.k) * heads / rate;
   const double products = product / tile_efficiency(device, square, square, batch) +
                           product / tile_efficiency(device, square, call.shape.k, batch);
@@ -91,13 +90,14 @@ double op_seconds(const OpCall& call, const DeviceType& device, DType t, const A
   const double bytes = call.cost.bytes_read + call.cost.bytes_written;
   double s = bytes / (device.memory_bandwidth * device.memory_fraction);
   if (is_product(call)) {
-    const double rate =
-        peak_flops(device, t) * device.gemm_fraction * tile_efficiency(device, call.shape.m, call.shape.n);
+    const double side = real(std::min({call.shape.m, call.shape.n, call.shape.k}));
+    const double rate = peak_flops(device, t) * device.gemm_fraction *
+                        tile_efficiency(device, call.shape.m, call.shape.n) * side / (side + device.gemm_half_size);
     s = std::max(s, call.cost.flops / rate);
   } else if (is_attention(call) && call.cost.flops > 0) {
     const double peak = peak_flops(device, t);
-    s = std::max(s, attention.fused ? fused_seconds(call, device, peak, attention.rate)
-                                    : unfused_seconds(call, device, peak));
+    s = std::max(
+        s, attention.fused ? fused_seconds(call, device, peak, attention.rate) : unfused_seconds(call, device, peak));
   }
   return real(call.calls) * (s + device.launch);
 }

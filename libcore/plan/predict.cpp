@@ -154,11 +154,12 @@ struct Predictor::Impl {
     // Published trainers scatter a message over the tensor-parallel ranks, as sequence parallelism does.
     const bool scattered = l.sp || !query.trainer.is_dtrain();
     const double rows = static_cast<double>(l.micro_batch * l.seq_len) / static_cast<double>(scattered ? l.tp : 1);
-    return query.trainer.communication_factor * topology
-        .seconds({.kind = CommKind::send,
-                  .group = {.start = 0, .stride = l.tp * l.dp, .size = l.pp},
-                  .bytes = rows * static_cast<double>(query.model.width * dtype_bytes(t))})
-        .s;
+    return query.trainer.communication_factor *
+           topology
+               .seconds({.kind = CommKind::send,
+                         .group = {.start = 0, .stride = l.tp * l.dp, .size = l.pp},
+                         .bytes = rows * static_cast<double>(query.model.width * dtype_bytes(t))})
+               .s;
   }
 
   double rank_params(const Layout& l, int64_t stage, const Priced& p) const;
@@ -238,9 +239,7 @@ StepSeconds Predictor::Impl::step_seconds(const Layout& l, Effort effort, Timeli
   PipelineSeconds pipe = effort == Effort::closed_form || l.pp * l.vpp == 1 ? pipeline_closed_form(l, parts)
                                                                             : pipeline_simulated(l, parts, keep);
   // Each chunk of each micro-batch waits for one message either way, as do the steps of the bubble.
-  if (blocking)
-    pipe.exposed_pp = 2 * message *
-                      static_cast<double>(l.vpp * l.micro_batches() + l.pp - 1);
+  if (blocking) pipe.exposed_pp = 2 * message * static_cast<double>(l.vpp * l.micro_batches() + l.pp - 1);
   const double exposed_dp = exposed_dp_seconds({.model = query.model,
                                                 .layout = l,
                                                 .topology = topology,

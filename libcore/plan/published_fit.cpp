@@ -49,8 +49,7 @@ PublishedNumbers shipped_numbers(const std::vector<PublishedRow>& rows) {
     const DeviceType& d = row.cluster.devices.front();
     numbers.devices[device_generation(row)] = {d.gemm_fraction, d.attention_fraction, d.memory_fraction, d.overlap,
                                                d.misaligned_fraction};
-    if (row.numbers == row.trainer)
-      numbers.trainers[row.numbers] = {row.traits.compute_factor, row.traits.communication_factor};
+    numbers.trainers[row.numbers] = {row.traits.compute_factor, row.traits.communication_factor};
   }
   return numbers;
 }
@@ -59,8 +58,8 @@ PublishedPricer::PublishedPricer(const std::vector<PublishedRow>& rows) {
   std::map<std::string, std::shared_ptr<WorkCache>> by_model;
   for (const PublishedRow& row : rows) {
     if (!row.excluded.empty()) continue;
-    auto& works = by_model[model_identity(row.model) + (row.model.tied_head ? "t" : "") +
-                           std::to_string(row.model.max_position)];
+    auto& works =
+        by_model[model_identity(row.model) + (row.model.tied_head ? "t" : "") + std::to_string(row.model.max_position)];
     if (works == nullptr) works = std::make_shared<WorkCache>(row.model, DType::bf16, plain_sizes(), 1);
     works_[&row] = works;
   }
@@ -130,8 +129,9 @@ PublishedFit fit_published(const PublishedPricer& pricer, const std::vector<cons
     for (size_t i = 0; i < rows.size(); ++i) {
       const PublishedNumbers::Device& d = numbers.devices.at(device_generation(*rows[i]));
       const PublishedNumbers::Trainer& t = numbers.trainers.at(rows[i]->numbers);
-      const std::array<double, kNumbers> now{d.gemm_fraction,       d.attention_fraction, d.memory_fraction, d.overlap,
-                                      d.misaligned_fraction, t.compute_factor,     t.communication_factor};
+      const std::array<double, kNumbers> now{
+          d.gemm_fraction,       d.attention_fraction, d.memory_fraction,     d.overlap,
+          d.misaligned_fraction, t.compute_factor,     t.communication_factor};
       auto& [last, before] = kept[i];
       if (now == before.numbers) std::swap(last, before);
       if (now != last.numbers) {

@@ -43,9 +43,9 @@ struct PublishedFit {
 };
 enum class FitScope : uint8_t { all, trainers };  // trainers: the devices' numbers stay
 // Least squares of log(predicted / measured) / 3 %, large residuals counting linearly (soft L1), from `start`. Priors
-// are weak: a number e times off its centre (1 for trainers) counts as 0.15 to 0.3 of a residual of 3 %. With scope all,
-// llm-foundry's two trainers are the references whose factors are 1, and deepspeed's two rows fit its compute_factor
-// alone.
+// are weak: a number e times off its centre (1 for trainers) counts as 0.15 to 0.3 of a residual of 3 %. With scope
+// all, llm-foundry's two trainers are the references whose factors are 1, and deepspeed's two rows fit its
+// compute_factor alone.
 PublishedFit fit_published(const PublishedPricer& pricer, const std::vector<const PublishedRow*>& rows,
                            const PublishedNumbers& start, FitScope scope = FitScope::all);
 

@@ -28,6 +28,7 @@ constexpr Trainer kTrainers[] = {
     {"bloom", 4, kBloomReserve, kBloomWaste},
     {"nanotron", 6, kAllocatorReserve, 1},
     {"megatron-core-ci", 6, 0, 1},
+    {"megatron-core-ci-h100", 6, 0, 1},
     {"nemo", 4, 0, 1},
     {"deepspeed", 2, kAllocatorReserve, 1},
 };
@@ -67,11 +68,11 @@ Run run_of(const PublishedCells& c, const std::string& trainer) {
   if (named("15b_8t")) r.d = 8, r.vocab = 256000, r.batch = 1e9;
   r.vocab = std::ceil(r.vocab / (128 * r.t)) * 128 * r.t;
   r.gated = named("llama");
-  r.tied = trainer == "bloom" || (trainer == "megatron-core-ci" && !named("7b") && !named("15b")) ||
+  r.tied = trainer == "bloom" || (trainer.starts_with("megatron-core-ci") && !named("7b") && !named("15b")) ||
            (trainer == "nanotron" && (named("1.34") || named("3.57")));
   r.sp = c.text("sp") == "1" || trainer == "nemo";
   r.full = c.text("recompute") == "full";
-  r.scores = trainer == "megatron-core-ci" && r.h == 512;  // its unfused attention keeps the scores
+  r.scores = trainer.starts_with("megatron-core-ci") && r.h == 512;  // its unfused attention keeps the scores
   return r;
 }
 
@@ -102,8 +103,8 @@ StageBytes stage_bytes(const Run& r, double k, double weights_and_gradients) {
                         : r.zero == 2 ? params * (2 + (2 + kOptimizer) / r.d)
                                       : params * (weights_and_gradients + kOptimizer / r.d);
   const double m = std::max(1.0, r.batch / (r.d * r.b));
-  const double in_flight = r.v > 1 ? std::min(m * r.v, 2 * (r.p - k - 1) + (r.v - 1) * r.p + 1) / r.v
-                                   : std::min(m, r.p - k);
+  const double in_flight =
+      r.v > 1 ? std::min(m * r.v, 2 * (r.p - k - 1) + (r.v - 1) * r.p + 1) / r.v : std::min(m, r.p - k);
   const double again = r.full ? korthikanti_layer_bytes({r.s, r.b, r.h, r.a, r.t}, {}) : 0;
   const double logits = k == last ? r.s * r.b * r.vocab / r.t * kLogitBytes : 0;
   return {states / kGi, (layers * kept_bytes(r) * in_flight + std::max(again, logits)) / kGi};
@@ -113,10 +114,10 @@ StageBytes stage_bytes(const Run& r, double k, double weights_and_gradients) {
 void predict_analytic(const PublishedCells& c, PublishedMemory& row) {
   const Run r = run_of(c, row.trainer);
   const bool selective = c.text("recompute") == "selective";
-  const double layer = korthikanti_layer_bytes({r.s, r.b, r.h, r.a, r.t},
-                                               {.sp = c.text("sp") == "1",
-                                                .kept = selective ? ActivationTechnique::Kept::selective
-                                                                  : ActivationTechnique::Kept::all});
+  const double layer = korthikanti_layer_bytes(
+      {r.s, r.b, r.h, r.a, r.t},
+      {.sp = c.text("sp") == "1",
+       .kept = selective ? ActivationTechnique::Kept::selective : ActivationTechnique::Kept::all});
   row.states = 18 * 12 * r.layers * r.h * r.h / (r.t * r.p) / kGi;
   row.predicted = row.states + layer * r.layers * (r.v > 1 ? 1 + (r.p - 1) / (r.p * r.v) : 1) / kGi;
 }
@@ -126,7 +127,7 @@ void predict(const PublishedCells& c, const Trainer& trainer, PublishedMemory& r
   const bool bf16_bloom = row.trainer == "bloom" && c.text("precision") == "bf16";
   const double kept = bf16_bloom ? kBloomBf16 : trainer.weights_and_gradients;
   // Megatron-core's tests log the last rank.
-  for (double k = row.trainer == "megatron-core-ci" ? r.p - 1 : 0; k < r.p; ++k) {
+  for (double k = row.trainer.starts_with("megatron-core-ci") ? r.p - 1 : 0; k < r.p; ++k) {
     const StageBytes stage = stage_bytes(r, k, kept);
     const double total = stage.states + trainer.waste * stage.activations + trainer.reserve;
     if (total > row.predicted) row.predicted = total, row.states = stage.states;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 
@@ -22,6 +23,7 @@ struct Trainer {
 constexpr Trainer kTrainers[] = {
     {"Megatron-LM SC'21", "", "megatron-2021", "megatron-2021"},
     {"Megatron-LM README 2020", "", "megatron-2021", "megatron-2021"},
+    {"Megatron-LM functional", "H100", "megatron-core-ci-h100", "megatron-core-ci"},
     {"Megatron-LM functional", "", "megatron-core-ci", "megatron-core-ci"},
     {"MT-NLG", "", "mt-nlg", "bloom"},
     {"Korthikanti", "", "megatron-2022", "megatron-2021"},
@@ -34,6 +36,7 @@ constexpr Trainer kTrainers[] = {
     {"llm-foundry", "", "llm-foundry-h100", "llm-foundry-h100"},
     {"InternEvo", "", "internevo", "internevo"},
     {"nanotron", "", "nanotron", "nanotron"},
+    {"llm.c", "H100", "llm-c-h100", "llm-c"},
     {"llm.c", "", "llm-c", "llm-c"},
     {"stas00", "", "deepspeed", "deepspeed"},
 };
@@ -76,8 +79,8 @@ constexpr Network kNetworks[] = {
 
 ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int64_t devices,
                        std::map<std::string, ClusterSpec>& profiles) {
-  const auto device = std::find_if(std::begin(kDevices), std::end(kDevices),
-                                   [&](const Device& d) { return c.text("gpu") == d.gpu; });
+  const auto device =
+      std::find_if(std::begin(kDevices), std::end(kDevices), [&](const Device& d) { return c.text("gpu") == d.gpu; });
   auto [at, is_new] = profiles.try_emplace(device->profile);
   if (is_new) at->second = load_cluster_spec(device->profile);
   ClusterSpec cluster = at->second;
@@ -99,7 +102,8 @@ bool known_device(const std::string& gpu) {
 
 bool is_mixture_of_experts(const std::string& model) {
   std::string lower = model;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char ch) { return std::tolower(ch); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
   for (const char* name : {"grok", "deepseek", "mixtral", "qwen3", "oss", "moe"})
     if (lower.find(name) != std::string::npos) return true;
   return false;
@@ -136,8 +140,8 @@ ModelSpec model_of(const PublishedCells& c, const std::string& trainer, int64_t 
   ModelSpec m;
   const bool gated = c.mentions("model", "llama") || trainer == "maxtext" || trainer == "internevo" ||
                      trainer == "deepspeed" || trainer.starts_with("torchtitan") || trainer == "nanotron";
-  const bool tied = !(trainer == "maxtext" || trainer == "internevo" || trainer == "deepspeed" ||
-                      trainer.starts_with("torchtitan"));
+  const bool tied =
+      !(trainer == "maxtext" || trainer == "internevo" || trainer == "deepspeed" || trainer.starts_with("torchtitan"));
   m.family = gated ? Family::llama : Family::gpt2;
   m.tied_head = tied;
   m.width = c.whole("hidden", 0);
@@ -200,22 +204,19 @@ Published step_of(const PublishedCells& c, const std::string& trainer, const Mod
   return {0, ""};
 }
 
-struct Missing {
-  std::string what;
-};
-
-void fill(PublishedRow& row, const PublishedCells& c, const Trainer& trainer,
-          const std::vector<TrainerTraits>& trainers, std::map<std::string, ClusterSpec>& profiles) {
+// Fills in what is predicted; what the table does not say of it, if anything.
+std::string fill(PublishedRow& row, const PublishedCells& c, const Trainer& trainer,
+                 const std::vector<TrainerTraits>& trainers, std::map<std::string, ClusterSpec>& profiles) {
   row.trainer = trainer.name;
   row.numbers = trainer.numbers;
   const bool readme = row.source.starts_with("Megatron-LM README 2020");
   const int64_t seq = readme ? 1024 : c.whole("seq", 2048);
   for (const char* needed : {"ngpus", "tp", "pp", "dp"})
-    if (!c.has(needed)) throw Missing{fmt::format("{} is not stated", needed)};
+    if (!c.has(needed)) return fmt::format("{} is not stated", needed);
   const bool sweep = row.source.starts_with("nanotron TP");
-  if (!c.has("micro_batch") && !readme) throw Missing{"micro_batch is not stated"};
+  if (!c.has("micro_batch") && !readme) return "micro_batch is not stated";
   const int64_t micro = readme ? 16 : c.whole("micro_batch", 1);
-  if (!c.has("global_batch") && !sweep) throw Missing{"global_batch is not stated"};
+  if (!c.has("global_batch") && !sweep) return "global_batch is not stated";
   const int64_t batch = sweep ? c.whole("global_batch", micro) : c.whole("global_batch", 0);
 
   const double h = c.number("hidden", 0), devices = c.number("ngpus", 0);
@@ -264,10 +265,11 @@ void fill(PublishedRow& row, const PublishedCells& c, const Trainer& trainer,
   row.how += step.how;
   row.tflops = c.number("tflops_per_gpu", 0);
   row.mfu = c.number("mfu_pct", 0) / 100;
-  if (!(row.step_s > 0)) throw Missing{"memory alone, no time"};
+  if (!(row.step_s > 0)) return "memory alone, no time";
   row.cluster = cluster_of(c, row.trainer, std::llround(devices), profiles);
   row.group = fmt::format("{}, {}, {} devices, batch {}, sequence {}, width {}, {} layers, {} heads", row.source,
                           row.model_name, l.ranks(), batch, seq, row.model.width, layers, row.model.heads);
+  return "";
 }
 
 }  // namespace
@@ -282,15 +284,12 @@ std::vector<PublishedRow> published_rows(const std::filesystem::path& table) {
   std::map<std::string, ClusterSpec> profiles;
   std::vector<PublishedRow> rows;
   for (const PublishedCells& c : read_published_table(table)) {
-    PublishedRow row{.line = c.line(), .source = c.text("source"), .model_name = c.text("model"),
-                     .device = c.text("gpu"), .excluded = obstacle(c)};
-    if (row.excluded.empty()) {
-      try {
-        fill(row, c, *trainer_of(c), trainers, profiles);
-      } catch (const Missing& m) {
-        row.excluded = m.what;
-      }
-    }
+    PublishedRow row{.line = c.line(),
+                     .source = c.text("source"),
+                     .model_name = c.text("model"),
+                     .device = c.text("gpu"),
+                     .excluded = obstacle(c)};
+    if (row.excluded.empty()) row.excluded = fill(row, c, *trainer_of(c), trainers, profiles);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -1,5 +1,5 @@
-// Published training runs as things that can be predicted: model, layout, cluster, trainer and the measured step. Or the
-// reason why not.
+// Published training runs as things that can be predicted: model, layout, cluster, trainer and the measured step. Or
+// the reason why not.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -25,7 +25,7 @@ struct PublishedRow {
   ClusterSpec cluster;
   TrainerTraits traits;
   double step_s = 0;
-  std::string how;  // "published", or from what the step time was derived
+  std::string how;    // "published", or from what the step time was derived
   std::string group;  // rows of one model, cluster and batch: their order can be compared
   // For checks of FLOP conventions: what the source says, per device, in 1e12 FLOP/s or as a share; 0: nothing.
   double tflops = 0, mfu = 0;

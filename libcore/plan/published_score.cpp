@@ -60,7 +60,8 @@ double kendall_tau(const std::vector<std::pair<double, double>>& pairs) {
   return all > 0 ? (agree - differ) / all : 0;
 }
 
-std::vector<PublishedError> published_errors(const PublishedPricer& pricer, const std::vector<const PublishedRow*>& rows,
+std::vector<PublishedError> published_errors(const PublishedPricer& pricer,
+                                             const std::vector<const PublishedRow*>& rows,
                                              const PublishedNumbers& numbers) {
   std::vector<PublishedError> errors;
   for (const PublishedRow* row : rows) errors.push_back({row, pricer.step(*row, numbers)});

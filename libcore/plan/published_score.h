@@ -26,7 +26,8 @@ struct PublishedError {
   StepSeconds predicted;
   double error() const { return predicted.total() / row->step_s - 1; }
 };
-std::vector<PublishedError> published_errors(const PublishedPricer& pricer, const std::vector<const PublishedRow*>& rows,
+std::vector<PublishedError> published_errors(const PublishedPricer& pricer,
+                                             const std::vector<const PublishedRow*>& rows,
                                              const PublishedNumbers& numbers);
 std::vector<const PublishedRow*> used_rows(const std::vector<PublishedRow>& rows);
 // The source of a row as it is reported and left out: several tables of one publication, and devices of one apart.

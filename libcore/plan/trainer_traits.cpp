@@ -30,12 +30,11 @@ FieldList fields(TrainerTraits& t) {
        .help = "full recompute repeats a layer to its end, with its collectives"},
       {.name = "accumulation-bytes",
        .value = &t.accumulation_bytes,
-       .help = "of a parameter, moved to add a micro-batch's gradient to the sum by an op of its own; 0: the product adds",
+       .help =
+           "of a parameter, moved to add a micro-batch's gradient to the sum by an op of its own; 0: the product adds",
        .min = 0,
        .max = 100},
-      {.name = "blocking-messages",
-       .value = &t.blocking_messages,
-       .help = "a pipeline stage waits for its messages"},
+      {.name = "blocking-messages", .value = &t.blocking_messages, .help = "a pipeline stage waits for its messages"},
       {.name = "tp-hidden",
        .value = &t.tp_hidden,
        .help = "share of tensor-parallel collectives that products hide",
@@ -60,7 +59,7 @@ FieldList fields(TrainerTraits& t) {
        .help = "ZeRO-1: every rank broadcasts its share of the parameters after the update, beside nothing"},
       {.name = "messages",
        .value = &t.messages,
-       .help = "what one data-parallel collective carries",
+       .help = "what one data-parallel collective carries: a bucket (under ZeRO 2 and 3 a layer) or a parameter",
        .choices = {"buckets", "tensors"}},
       {.name = "bucket-bytes", .value = &t.bucket_bytes, .help = "of gradients in a bucket", .min = 1e3, .max = 1e12},
       {.name = "compute-factor",
@@ -93,8 +92,9 @@ std::vector<TrainerTraits> published_trainers() {
   constexpr ConfigKind kTrainers{.folder = "trainers", .suffix = ".toml"};
   const auto file = find_config(kTrainers, "published");
   if (!file)
-    fail(ErrorKind::usage, "configs/trainers/published.toml: expected the traits of published trainers, found no such "
-                           "file above the executable or in RANKWRIGHT_CONFIGS");
+    fail(ErrorKind::usage,
+         "configs/trainers/published.toml: expected the traits of published trainers, found no such "
+         "file above the executable or in RANKWRIGHT_CONFIGS");
   std::ifstream in(*file);
   return parse_trainers({std::istreambuf_iterator<char>(in), {}}, file->string());
 }

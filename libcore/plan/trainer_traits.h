@@ -1,5 +1,6 @@
 // How a trainer does what a layout says, where trainers differ: facts about published ones, so that their runs can be
-// predicted as well as ours, and two fitted numbers each. configs/trainers/published.toml holds them with their sources.
+// predicted as well as ours, and two fitted numbers each. configs/trainers/published.toml holds them with their
+// sources.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,11 +17,11 @@ struct TrainerTraits {
   bool is_dtrain() const { return name == "dtrain"; }
 
   // Compute.
-  std::string attention = "fused";     // or "unfused": scores go through memory
-  double attention_rate = 1;           // of the device's attention-fraction
-  std::string selective = "attention"; // what selective recompute makes again; "half": every other product, all else
-  bool whole_layers = false;           // full recompute repeats a layer to its end, collectives too
-  double accumulation_bytes = 0;       // of a parameter, moved to add its gradient to the sum by an op of its own
+  std::string attention = "fused";      // or "unfused": scores go through memory
+  double attention_rate = 1;            // of the device's attention-fraction
+  std::string selective = "attention";  // what selective recompute makes again; "half": every other product, all else
+  bool whole_layers = false;            // full recompute repeats a layer to its end, collectives too
+  double accumulation_bytes = 0;        // of a parameter, moved to add its gradient to the sum by an op of its own
   // Pipeline: a stage waits for its messages, instead of computing meanwhile.
   bool blocking_messages = false;
   // Tensor parallelism: share of the collectives that products hide.
@@ -29,8 +30,8 @@ struct TrainerTraits {
   int64_t gradient_bytes = 4, parameter_bytes = 4;  // of an element on the wire
   bool overlaps_gradients = true;                   // beside the last backward (ZeRO-0, 1)
   bool reduces_all = false;                         // ZeRO-1 all-reduces its gradients
-  bool broadcasts = false;    // ZeRO-1: every rank broadcasts its share of the parameters, after the update
-  std::string messages = "buckets";                 // or "tensors": a collective for each parameter
+  bool broadcasts = false;           // ZeRO-1: every rank broadcasts its share of the parameters, after the update
+  std::string messages = "buckets";  // of a layer under ZeRO 2 and 3; or "tensors": one for each parameter
   double bucket_bytes = 250e6;
 
   // Two numbers fitted to a trainer's published runs.

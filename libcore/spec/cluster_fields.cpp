@@ -63,6 +63,12 @@ FieldList fields(DeviceType& d) {
        .help = "mean hours of one device between failures that stop a job; 0: unknown",
        .min = 0},
       fraction("gemm-fraction", &d.gemm_fraction, "of the peak, that a large matrix product reaches"),
+      {.name = "gemm-half-size",
+       .value = &d.gemm_half_size,
+       .help = "elements: a product whose smallest side is this reaches half of gemm-fraction; 0: sizes do not matter "
+               "beyond tiles",
+       .min = 0,
+       .max = 1e6},
       fraction("attention-fraction", &d.attention_fraction,
                "of the peak, that fused attention reaches at head size 128 and long sequences"),
       fraction("misaligned-fraction", &d.misaligned_fraction,

@@ -35,13 +35,14 @@ struct DeviceType {
   double price = 0;                    // of a device and hour; 0: unknown
   double mtbf_hours = 0;               // of one device; 0: unknown
   // Calibration: at most eight numbers a type, fitted to measured runs.
-  double gemm_fraction = 0.8;           // of the peak, that a large product reaches
-  double attention_fraction = 0.5;      // of the peak, that fused attention reaches: heads of 128, long sequences
-  double misaligned_fraction = 0.1;     // of gemm_fraction, for batched products of heads not a multiple of 8 elements
-  double memory_fraction = 0.8;         // of the bandwidth, that element-wise ops reach
-  double launch = 0;                    // seconds an op takes beyond its work
-  double link_fraction = 0.8;           // of every link's bandwidth, that large collectives reach
-  double overlap = 0.7;                 // of communication that can run beside compute, what is hidden
+  double gemm_fraction = 0.8;        // of the peak, that a large product reaches
+  double gemm_half_size = 0;         // elements: a product whose smallest side is this reaches half of it; 0: no matter
+  double attention_fraction = 0.5;   // of the peak, that fused attention reaches: heads of 128, long sequences
+  double misaligned_fraction = 0.1;  // of gemm_fraction, for batched products of heads not a multiple of 8 elements
+  double memory_fraction = 0.8;      // of the bandwidth, that element-wise ops reach
+  double launch = 0;                 // seconds an op takes beyond its work
+  double link_fraction = 0.8;        // of every link's bandwidth, that large collectives reach
+  double overlap = 0.7;              // of communication that can run beside compute, what is hidden
   std::string provenance = "roofline";  // of the calibration
 
   bool operator==(const DeviceType&) const = default;

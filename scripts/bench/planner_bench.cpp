@@ -28,14 +28,18 @@ struct Known {
   const char* reason;
 };
 constexpr Known kReasons[] = {
-    {260, "nanotron, 1.3B parameters over 512 GPUs: 5 % of the peak. A step of one micro-batch takes 0.38 s, twice what "
-          "its products, bytes and collectives need: the host's launches and hundreds of collectives a tensor each"},
-    {263, "nanotron, tp 16: the group crosses nodes, and its NICs are shared with the data-parallel traffic of other "
-          "groups; the source's other run with tp 16 is 18 % slower than predicted too"},
-    {266, "nanotron, ZeRO-0 at one micro-batch: half of the gradients' time seems to be hidden, which its traits deny; "
-          "the source's runs on half as many GPUs say the opposite"},
-    {279, "nanotron, 80B on 32 GPUs: half the speed of the same model and software on 64 (line 275), no cause given; 66 "
-          "of 80 GiB are tensors, near where the allocator begins to retry"},
+    {260,
+     "nanotron, 1.3B parameters over 512 GPUs: 5 % of the peak. A step of one micro-batch takes 0.38 s, twice what "
+     "its products, bytes and collectives need: the host's launches and hundreds of collectives a tensor each"},
+    {263,
+     "nanotron, tp 16: the group crosses nodes, and its NICs are shared with the data-parallel traffic of other "
+     "groups; the source's other run with tp 16 is 18 % slower than predicted too"},
+    {266,
+     "nanotron, ZeRO-0 at one micro-batch: half of the gradients' time seems to be hidden, which its traits deny; "
+     "the source's runs on half as many GPUs say the opposite"},
+    {279,
+     "nanotron, 80B on 32 GPUs: half the speed of the same model and software on 64 (line 275), no cause given; 66 "
+     "of 80 GiB are tensors, near where the allocator begins to retry"},
 };
 
 Json summary_json(const std::vector<double>& errors) {
@@ -187,7 +191,9 @@ Flags parse(int argc, char** argv) {
     else if (flag == "--no-left-out") flags.left_out = false;
     else if (flag == "--dplan" && i + 1 < argc) flags.dplan = argv[++i];
     else if (flags.table.empty() && flag[0] != '-') flags.table = flag;
-    else fail(ErrorKind::usage, "planner_bench: expected TABLE.csv [--fit] [--no-left-out] [--dplan PATH], found {}", flag);
+    else
+      fail(ErrorKind::usage, "planner_bench: expected TABLE.csv [--fit] [--no-left-out] [--dplan PATH], found {}",
+           flag);
   }
   if (flags.table.empty()) fail(ErrorKind::usage, "planner_bench: expected the table of published runs");
   return flags;
