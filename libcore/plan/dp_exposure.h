@@ -17,6 +17,8 @@ struct DpExposure {
   const PipelineSeconds& pipe;
   double rank_params = 0;  // of a rank of the slowest stage
 };
+// Seconds of a step, on the slowest stage. dtrain's traffic is counted as its code sends it (dp_traffic); that of other
+// trainers in closed form by their traits.
 double exposed_dp_seconds(const DpExposure& q);
 
 }  // namespace rw

@@ -77,11 +77,16 @@ constexpr Network kNetworks[] = {
     {"internevo", 4, 12.5e9},  // InternEvo, doc/en/train_performance.md: 4 x 100 Gb/s RoCE
 };
 
-ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int64_t devices,
-                       std::map<std::string, ClusterSpec>& profiles) {
+// What the shipped files say, read once.
+struct Shipped {
+  std::vector<TrainerTraits> trainers = published_trainers();
+  std::map<std::string, ClusterSpec> profiles = {};  // of configs/clusters, as they are asked for
+};
+
+ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int64_t devices, Shipped& shipped) {
   const auto device =
       std::find_if(std::begin(kDevices), std::end(kDevices), [&](const Device& d) { return c.text("gpu") == d.gpu; });
-  auto [at, is_new] = profiles.try_emplace(device->profile);
+  auto [at, is_new] = shipped.profiles.try_emplace(device->profile);
   if (is_new) at->second = load_cluster_spec(device->profile);
   ClusterSpec cluster = at->second;
   NodeType& node = cluster.nodes.front();
@@ -151,8 +156,9 @@ ModelSpec model_of(const PublishedCells& c, const std::string& trainer, int64_t 
   m.head_dim = m.width / m.heads;
   m.ffn = c.whole("ffn", trainer == "internevo" ? 11008 : 4 * m.width);  // InternLM-7B; Megatron's default
   const int64_t otherwise = trainer == "megatron-2022" ? 51200 : 50304, cut = 128 * tp;
-  const bool readme = c.text("source").starts_with("Megatron-LM README 2020");
-  m.vocab_size = ((readme ? 51200 : c.whole("vocab", otherwise)) + cut - 1) / cut * cut;
+  m.vocab_size =
+      ((c.text("source").starts_with("Megatron-LM README 2020") ? 51200 : c.whole("vocab", otherwise)) + cut - 1) /
+      cut * cut;
   m.max_position = seq;
   if (!gated) m.qkv_bias = m.out_bias = m.mlp_bias = true;
   return m;
@@ -204,21 +210,48 @@ Published step_of(const PublishedCells& c, const std::string& trainer, const Mod
   return {0, ""};
 }
 
-// Fills in what is predicted; what the table does not say of it, if anything.
-std::string fill(PublishedRow& row, const PublishedCells& c, const Trainer& trainer,
-                 const std::vector<TrainerTraits>& trainers, std::map<std::string, ClusterSpec>& profiles) {
-  row.trainer = trainer.name;
-  row.numbers = trainer.numbers;
-  const bool readme = row.source.starts_with("Megatron-LM README 2020");
-  const int64_t seq = readme ? 1024 : c.whole("seq", 2048);
+bool is_readme_of_2020(const PublishedCells& c) { return c.text("source").starts_with("Megatron-LM README 2020"); }
+// Its one table without a global batch: a micro-batch a step.
+bool is_tp_sweep(const PublishedCells& c) { return c.text("source").starts_with("nanotron TP"); }
+
+// What a layout cannot be made without and the table does not say; empty when nothing is missing.
+std::string missing(const PublishedCells& c) {
   for (const char* needed : {"ngpus", "tp", "pp", "dp"})
     if (!c.has(needed)) return fmt::format("{} is not stated", needed);
-  const bool sweep = row.source.starts_with("nanotron TP");
-  if (!c.has("micro_batch") && !readme) return "micro_batch is not stated";
-  const int64_t micro = readme ? 16 : c.whole("micro_batch", 1);
-  if (!c.has("global_batch") && !sweep) return "global_batch is not stated";
-  const int64_t batch = sweep ? c.whole("global_batch", micro) : c.whole("global_batch", 0);
+  if (!c.has("micro_batch") && !is_readme_of_2020(c)) return "micro_batch is not stated";
+  if (!c.has("global_batch") && !is_tp_sweep(c)) return "global_batch is not stated";
+  return "";
+}
 
+// What is made again: Megatron's "selective" is attention, which a fused kernel does not keep; torchtitan's
+// is of layers or ops.
+void set_recompute(Layout& l, const PublishedCells& c, int64_t layers, const TrainerTraits& traits) {
+  std::string recompute = is_readme_of_2020(c) ? "full" : c.text("recompute");
+  if (c.mentions("source", "asyncTP") && recompute == "selective") recompute = "selective op";
+  l.recompute_layers = layers;
+  if (recompute == "full") l.recompute = Recompute::full;
+  if (recompute == "selective layer") l.recompute = Recompute::full, l.recompute_layers = layers / 2;
+  if (recompute == "selective op") l.recompute = Recompute::selective;
+  if (recompute == "selective" && traits.attention == "unfused") l.recompute = Recompute::selective;
+  if (l.recompute == Recompute::none) l.recompute_layers = 0;
+}
+
+TrainerTraits traits_of(const PublishedCells& c, const std::string& trainer, const Shipped& shipped) {
+  const bool async = trainer == "torchtitan-h100" && c.mentions("notes", "async TP");
+  TrainerTraits traits = trainer_named(shipped.trainers, async ? "torchtitan-h100-async" : trainer);
+  if (trainer == "bloom" && c.text("precision") == "bf16")
+    traits.gradient_bytes = 4, traits.accumulation_bytes = 10;  // published.toml
+  return traits;
+}
+
+// Fills in what is predicted; what the table does not say of it, if anything.
+std::string fill(PublishedRow& row, const PublishedCells& c, const Trainer& trainer, Shipped& shipped) {
+  if (std::string what = missing(c); !what.empty()) return what;
+  row.trainer = trainer.name;
+  row.numbers = trainer.numbers;
+  const bool readme = is_readme_of_2020(c);
+  const int64_t seq = readme ? 1024 : c.whole("seq", 2048), micro = readme ? 16 : c.whole("micro_batch", 1);
+  const int64_t batch = c.whole("global_batch", micro);
   const double h = c.number("hidden", 0), devices = c.number("ngpus", 0);
   int64_t layers = c.whole("layers", 0);
   if (layers == 0) {
@@ -246,19 +279,8 @@ std::string fill(PublishedRow& row, const PublishedCells& c, const Trainer& trai
     l.zero_group = ZeroGroup::node;
 
   row.model = model_of(c, row.trainer, layers, l.tp, seq);
-  std::string recompute = readme ? "full" : c.text("recompute");
-  if (c.mentions("source", "asyncTP") && recompute == "selective") recompute = "selective op";
-  row.traits = trainer_named(trainers, row.trainer == "torchtitan-h100" && c.mentions("notes", "async TP")
-                                           ? "torchtitan-h100-async"
-                                           : row.trainer);
-  if (row.trainer == "bloom" && c.text("precision") == "bf16")
-    row.traits.gradient_bytes = 4, row.traits.accumulation_bytes = 10;
-  l.recompute_layers = layers;
-  if (recompute == "full") l.recompute = Recompute::full;
-  if (recompute == "selective layer") l.recompute = Recompute::full, l.recompute_layers = layers / 2;
-  if (recompute == "selective op") l.recompute = Recompute::selective;
-  if (recompute == "selective" && row.traits.attention == "unfused") l.recompute = Recompute::selective;
-  if (l.recompute == Recompute::none) l.recompute_layers = 0;
+  row.traits = traits_of(c, row.trainer, shipped);
+  set_recompute(l, c, layers, row.traits);
 
   const Published step = step_of(c, row.trainer, row.model, real(batch * seq));
   row.step_s = step.step_s;
@@ -266,7 +288,7 @@ std::string fill(PublishedRow& row, const PublishedCells& c, const Trainer& trai
   row.tflops = c.number("tflops_per_gpu", 0);
   row.mfu = c.number("mfu_pct", 0) / 100;
   if (!(row.step_s > 0)) return "memory alone, no time";
-  row.cluster = cluster_of(c, row.trainer, std::llround(devices), profiles);
+  row.cluster = cluster_of(c, row.trainer, std::llround(devices), shipped);
   row.group = fmt::format("{}, {}, {} devices, batch {}, sequence {}, width {}, {} layers, {} heads", row.source,
                           row.model_name, l.ranks(), batch, seq, row.model.width, layers, row.model.heads);
   return "";
@@ -280,8 +302,7 @@ std::string published_trainer(const PublishedCells& cells) {
 }
 
 std::vector<PublishedRow> published_rows(const std::filesystem::path& table) {
-  const std::vector<TrainerTraits> trainers = published_trainers();
-  std::map<std::string, ClusterSpec> profiles;
+  Shipped shipped;
   std::vector<PublishedRow> rows;
   for (const PublishedCells& c : read_published_table(table)) {
     PublishedRow row{.line = c.line(),
@@ -289,7 +310,7 @@ std::vector<PublishedRow> published_rows(const std::filesystem::path& table) {
                      .model_name = c.text("model"),
                      .device = c.text("gpu"),
                      .excluded = obstacle(c)};
-    if (row.excluded.empty()) row.excluded = fill(row, c, *trainer_of(c), trainers, profiles);
+    if (row.excluded.empty()) row.excluded = fill(row, c, *trainer_of(c), shipped);
     rows.push_back(std::move(row));
   }
   return rows;

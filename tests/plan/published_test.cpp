@@ -3,9 +3,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "libcore/base/error.h"
 #include "libcore/model/model_flops.h"
 #include "libcore/plan/published_memory.h"
 #include "libcore/plan/published_score.h"
@@ -65,7 +68,7 @@ TEST_CASE("published: step times within 6 % at the median, 8 % on average, 18 % 
   std::vector<double> all;
   for (const PublishedError& e : errors()) all.push_back(e.error());
   const ErrorSummary s = summarise(all);
-  MESSAGE(s.n, " rows: median ", 100 * s.median, " %, mean ", 100 * s.mean, " %, p90 ", 100 * s.p90, " %");
+  INFO(s.n, " rows: median ", 100 * s.median, " %, mean ", 100 * s.mean, " %, p90 ", 100 * s.p90, " %");
   CHECK(s.median <= 0.06);
   CHECK(s.mean <= 0.08);
   CHECK(s.p90 <= 0.18);
@@ -77,7 +80,7 @@ TEST_CASE("published: layouts of one model, cluster and batch come in the measur
   double sum = 0;
   for (const auto& [group, tau] : taus) sum += tau;
   CHECK(taus.size() >= 10);
-  MESSAGE("mean Kendall tau of ", taus.size(), " groups: ", sum / static_cast<double>(taus.size()));
+  INFO("mean Kendall tau of ", taus.size(), " groups: ", sum / static_cast<double>(taus.size()));
   CHECK(sum / static_cast<double>(taus.size()) >= 0.7);
 }
 
@@ -121,7 +124,7 @@ TEST_CASE("published: memory within 8 % on average, and runs that died of it are
   }
   CHECK(died == 4);
   CHECK(all.size() > 120);
-  MESSAGE("memory of ", all.size(), " rows: mean ", 100 * summarise(all).mean, " %");
+  INFO("memory of ", all.size(), " rows: mean ", 100 * summarise(all).mean, " %");
   CHECK(summarise(all).mean <= 0.08);
 }
 
@@ -199,4 +202,23 @@ TEST_CASE("published: order and spread of errors by hand") {
   CHECK(s.worst == doctest::Approx(0.4));
   CHECK(s.bias == doctest::Approx(-0.08));
   CHECK(summarise({}).n == 0);
+}
+
+TEST_CASE("published: cells in quotes hold commas; what is no number or no table is refused by line") {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / "published_table_test.csv";
+  std::ofstream(file) << "name,seq,notes\nx,2048,\"a, b\"\ny,,\nz,7k,\n";
+  const std::vector<PublishedCells> cells = read_published_table(file);
+  REQUIRE(cells.size() == 3);
+  CHECK(cells[0].line() == 2);
+  CHECK(cells[0].text("notes") == "a, b");
+  CHECK(cells[0].whole("seq", 1) == 2048);
+  CHECK(cells[0].mentions("notes", ", b"));
+  CHECK(!cells[1].has("seq"));
+  CHECK(cells[1].whole("seq", 3) == 3);
+  CHECK_THROWS_WITH_AS(cells[2].number("seq", 0), doctest::Contains("line 4"), Error);
+  CHECK_THROWS_WITH_AS(cells[0].text("gpu"), doctest::Contains("gpu"), Error);
+  std::ofstream(file) << "name,seq\nx\n";
+  CHECK_THROWS_WITH_AS(read_published_table(file), doctest::Contains(":2"), Error);
+  std::filesystem::remove(file);
+  CHECK_THROWS_AS(read_published_table(file), Error);
 }
