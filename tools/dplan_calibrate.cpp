@@ -5,7 +5,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
-#include "libcore/plan/calibrate.h"
+#include "libcore/plan/measure/calibrate.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/checkpoint_plan.h"
+#include "libcore/plan/long_run/checkpoint_plan.h"
 #include "tools/dplan.h"
 #include "tools/dplan_config.h"
 

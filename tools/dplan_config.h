@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "libcore/plan/plan_file.h"
+#include "libcore/plan/search/plan_file.h"
 #include "tools/cli.h"
 
 namespace rw {

@@ -6,7 +6,7 @@
 #include "libcore/base/files.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
-#include "libcore/plan/discover.h"
+#include "libcore/plan/measure/discover.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 

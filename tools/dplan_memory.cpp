@@ -9,7 +9,7 @@
 #include "libcore/base/files.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
-#include "libcore/plan/memory_report.h"
+#include "libcore/plan/search/memory_report.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 

@@ -11,8 +11,8 @@
 #include "libcore/base/json.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
-#include "libcore/plan/place_format.h"
-#include "libcore/plan/place_hosts.h"
+#include "libcore/plan/place/place_format.h"
+#include "libcore/plan/place/place_hosts.h"
 #include "tools/dplan.h"
 #include "tools/dplan_config.h"
 

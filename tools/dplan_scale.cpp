@@ -6,7 +6,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
-#include "libcore/plan/scale.h"
+#include "libcore/plan/long_run/scale.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 #include "tools/progress.h"

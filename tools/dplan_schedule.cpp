@@ -6,8 +6,8 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
-#include "libcore/plan/planned_schedule.h"
-#include "libcore/plan/schedule_svg.h"
+#include "libcore/plan/draw/planned_schedule.h"
+#include "libcore/plan/draw/schedule_svg.h"
 #include "tools/dplan.h"
 #include "tools/dplan_config.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/serve_plan.h"
+#include "libcore/plan/serve/serve_plan.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 

@@ -8,8 +8,8 @@
 #include "libcore/base/files.h"
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
-#include "libcore/plan/exact.h"
-#include "libcore/plan/plan_spec.h"
+#include "libcore/plan/search/exact.h"
+#include "libcore/plan/search/plan_spec.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
 

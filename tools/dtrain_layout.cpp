@@ -6,9 +6,9 @@
 #include "libcore/base/error.h"
 #include "libcore/base/log.h"
 #include "libcore/comm/agree.h"
-#include "libcore/plan/discover.h"
-#include "libcore/plan/exact.h"
-#include "libcore/plan/plan_spec.h"
+#include "libcore/plan/measure/discover.h"
+#include "libcore/plan/search/exact.h"
+#include "libcore/plan/search/plan_spec.h"
 
 namespace rw {
 namespace {

@@ -13,8 +13,8 @@
 #include <set>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/published_memory.h"
-#include "libcore/plan/published_score.h"
+#include "libcore/plan/published/published_memory.h"
+#include "libcore/plan/published/published_score.h"
 
 using namespace rw;
 

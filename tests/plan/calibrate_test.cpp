@@ -1,4 +1,4 @@
-#include "libcore/plan/calibrate.h"
+#include "libcore/plan/measure/calibrate.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 
 #include "libcore/base/error.h"
 #include "libcore/model/exec.h"
-#include "libcore/plan/cpu_training_ops.h"
-#include "libcore/plan/predict.h"
+#include "libcore/plan/measure/cpu_training_ops.h"
+#include "libcore/plan/price/predict.h"
 
 using namespace rw;
 

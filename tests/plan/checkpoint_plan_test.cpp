@@ -1,4 +1,4 @@
-#include "libcore/plan/checkpoint_plan.h"
+#include "libcore/plan/long_run/checkpoint_plan.h"
 
 #include <doctest/doctest.h>
 

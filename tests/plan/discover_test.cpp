@@ -1,4 +1,4 @@
-#include "libcore/plan/discover.h"
+#include "libcore/plan/measure/discover.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <map>
 
-#include "libcore/plan/predict.h"
-#include "libcore/plan/published_memory.h"
-#include "libcore/plan/published_rows.h"
+#include "libcore/plan/price/predict.h"
+#include "libcore/plan/published/published_memory.h"
+#include "libcore/plan/published/published_rows.h"
 
 using namespace rw;
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/goodput.h"
+#include "libcore/plan/long_run/goodput.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/least_squares.h"
+#include "libcore/plan/price/least_squares.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/link_fit.h"
+#include "libcore/plan/measure/link_fit.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/collective_seconds.h"
+#include "libcore/plan/price/collective_seconds.h"
 
 namespace rw {
 namespace {

@@ -1,5 +1,5 @@
 // What dplan memory says: bytes by owner, whether they fit, and changes that do make them fit.
-#include "libcore/plan/memory_report.h"
+#include "libcore/plan/search/memory_report.h"
 
 #include <doctest/doctest.h>
 

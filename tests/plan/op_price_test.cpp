@@ -1,4 +1,4 @@
-#include "libcore/plan/op_price.h"
+#include "libcore/plan/price/op_price.h"
 
 #include <doctest/doctest.h>
 

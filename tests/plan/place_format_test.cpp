@@ -1,4 +1,4 @@
-#include "libcore/plan/place_format.h"
+#include "libcore/plan/place/place_format.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/placement.h"
+#include "libcore/plan/place/placement.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/comm/mesh.h"
-#include "libcore/plan/place_hosts.h"
+#include "libcore/plan/place/place_hosts.h"
 
 using namespace rw;
 

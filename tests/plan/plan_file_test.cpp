@@ -1,4 +1,4 @@
-#include "libcore/plan/plan_file.h"
+#include "libcore/plan/search/plan_file.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/planned_schedule.h"
+#include "libcore/plan/draw/planned_schedule.h"
 
 using namespace rw;
 

@@ -10,8 +10,8 @@
 
 #include "libcore/base/error.h"
 #include "libcore/model/model_flops.h"
-#include "libcore/plan/published_memory.h"
-#include "libcore/plan/published_score.h"
+#include "libcore/plan/published/published_memory.h"
+#include "libcore/plan/published/published_score.h"
 
 using namespace rw;
 

@@ -1,6 +1,6 @@
 // The closed form of a rank's memory against the dry run of the whole step, over layouts and models at random; its
 // parts against the tables of the papers; what schedules hold against their actions.
-#include "libcore/plan/rank_memory.h"
+#include "libcore/plan/memory/rank_memory.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 #include "kernels/plain_sizes.h"
 #include "libcore/model/exec.h"
-#include "libcore/plan/held_slots.h"
+#include "libcore/plan/memory/held_slots.h"
 #include "libcore/spec/tensor_parallel.h"
 #include "libcore/train/dry_run.h"
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/scale.h"
+#include "libcore/plan/long_run/scale.h"
 
 #include <doctest/doctest.h>
 

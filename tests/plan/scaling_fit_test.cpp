@@ -1,4 +1,4 @@
-#include "libcore/plan/scaling_fit.h"
+#include "libcore/plan/long_run/scaling_fit.h"
 
 #include <doctest/doctest.h>
 

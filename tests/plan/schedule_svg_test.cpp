@@ -1,4 +1,4 @@
-#include "libcore/plan/schedule_svg.h"
+#include "libcore/plan/draw/schedule_svg.h"
 
 #include <doctest/doctest.h>
 

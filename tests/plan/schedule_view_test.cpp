@@ -1,4 +1,4 @@
-#include "libcore/plan/schedule_view.h"
+#include "libcore/plan/draw/schedule_view.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/search.h"
+#include "libcore/plan/search/search.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 
 #include "kernels/plain_sizes.h"
 #include "libcore/base/error.h"
-#include "libcore/plan/exact.h"
-#include "libcore/plan/plan_spec.h"
+#include "libcore/plan/search/exact.h"
+#include "libcore/plan/search/plan_spec.h"
 #include "libcore/spec/train_spec.h"
 
 using namespace rw;

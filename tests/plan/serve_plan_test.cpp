@@ -1,4 +1,4 @@
-#include "libcore/plan/serve_plan.h"
+#include "libcore/plan/serve/serve_plan.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/serve_price.h"
+#include "libcore/plan/serve/serve_price.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 
 #include "kernels/plain_sizes.h"
-#include "libcore/plan/serve_forward.h"
-#include "libcore/plan/serve_pool.h"
+#include "libcore/plan/serve/serve_forward.h"
+#include "libcore/plan/serve/serve_pool.h"
 
 using namespace rw;
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/serve_sim.h"
+#include "libcore/plan/serve/serve_sim.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "libcore/plan/serve_stats.h"
+#include "libcore/plan/serve/serve_stats.h"
 
 using namespace rw;
 

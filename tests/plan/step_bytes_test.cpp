@@ -1,4 +1,4 @@
-#include "libcore/plan/step_bytes.h"
+#include "libcore/plan/place/step_bytes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/plan/step_time.h"
+#include "libcore/plan/price/step_time.h"
 
 #include <doctest/doctest.h>
 

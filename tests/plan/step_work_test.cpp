@@ -1,6 +1,6 @@
 // Work of layers put together against the dry run of the whole model, op by op and collective by collective, and one
 // layer against the products of the papers.
-#include "libcore/plan/step_work.h"
+#include "libcore/plan/price/step_work.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 #include "kernels/plain_sizes.h"
 #include "libcore/model/exec.h"
-#include "libcore/plan/zero_bytes.h"
+#include "libcore/plan/price/zero_bytes.h"
 #include "libcore/train/dry_run.h"
 
 using namespace rw;

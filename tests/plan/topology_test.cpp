@@ -1,4 +1,4 @@
-#include "libcore/plan/topology.h"
+#include "libcore/plan/price/topology.h"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
-#include "libcore/plan/trainer_traits.h"
+#include "libcore/plan/price/trainer_traits.h"
 
 #include <doctest/doctest.h>
 
 #include "libcore/base/error.h"
-#include "libcore/plan/predict.h"
+#include "libcore/plan/price/predict.h"
 
 using namespace rw;
 

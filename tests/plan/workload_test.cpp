@@ -1,4 +1,4 @@
-#include "libcore/plan/workload.h"
+#include "libcore/plan/serve/workload.h"
 
 #include <doctest/doctest.h>
 

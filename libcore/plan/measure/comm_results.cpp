@@ -1,0 +1,131 @@
+#include "libcore/plan/measure/comm_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <tuple>
+
+#include "libcore/base/check.h"
+#include "libcore/base/error.h"
+#include "libcore/base/json.h"
+#include "libcore/base/units.h"
+#include "libcore/plan/measure/link_fit.h"
+
+namespace rw {
+namespace {
+
+struct Timing {
+  std::string kind;
+  int64_t ranks = 0, nodes = 0;
+  bool is_auto = false, is_shared = false, is_in_place = false;
+  TimedSize point;
+};
+
+std::string kind_of(const std::string& op) { return op == "send_recv" ? "send" : op; }
+
+Timing read_timing(const Json& line, const std::string& where) {
+  Timing t{.kind = kind_of(json_string(line, "op", where)),
+           .ranks = json_int(line, "ranks", where),
+           .nodes = json_int(line, "nodes", where),
+           .is_auto = json_string(line, "way", where) == "auto",
+           .is_shared = json_string(line, "memory", where, "private") == "shared",
+           .is_in_place = json_bool(line, "in_place", where, false),
+           .point = {.bytes = json_number(line, "bytes", where), .seconds = json_number(line, "us", where) * 1e-6}};
+  if (t.ranks < 1 || t.nodes < 1 || t.nodes > t.ranks)
+    fail(ErrorKind::input, "{}: expected ranks of at least 1 on at most as many nodes, found {} on {}", where, t.ranks,
+         t.nodes);
+  if (const int64_t wrong = json_int(line, "wrong", where, 0); wrong > 0)
+    fail(ErrorKind::input, "{}: {} elements of the result were wrong, so its time means nothing; run dbench comm again",
+         where, wrong);
+  return t;
+}
+
+std::vector<Timing> read_timings(const std::string& text, const std::string& where) {
+  std::vector<Timing> timings;
+  std::istringstream lines(text);
+  int64_t n = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++n;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string place = fmt::format("{}:{}", where, n);
+    const Json json = parse_json(line, place);
+    if (!json.is_object())
+      fail(ErrorKind::input, "{}: expected a line of dbench comm --json, an object, found {}", place, json.type_name());
+    timings.push_back(read_timing(json, place));
+  }
+  if (timings.empty()) fail(ErrorKind::input, "{}: expected the lines of dbench comm --json, found none", where);
+  return timings;
+}
+
+bool is_fitted(const std::string& kind) {
+  return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter" || kind == "send";
+}
+
+// Those most like a job's: its way, its memory, and all_reduce within a buffer, the others from one to another.
+std::vector<TimedSize> chosen_points(const std::vector<Timing>& all) {
+  const auto rank = [](const Timing& t) {
+    return 4 * t.is_auto + 2 * t.is_shared + (t.is_in_place == (t.kind == "all_reduce"));
+  };
+  int best = 0;
+  for (const Timing& t : all) best = std::max(best, rank(t));
+  std::vector<TimedSize> points;
+  for (const Timing& t : all)
+    if (rank(t) == best) points.push_back(t.point);
+  return points;
+}
+
+}  // namespace
+
+LinkFits fit_comm_results(const std::string& text, const std::string& where) {
+  std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<Timing>> groups;  // by kind, ranks, nodes
+  LinkFits fits;
+  for (Timing& t : read_timings(text, where)) {
+    fits.nodes = std::max(fits.nodes, t.nodes);
+    groups[{t.kind, t.ranks, t.nodes}].push_back(std::move(t));
+  }
+  for (const auto& [key, timings] : groups) {
+    const auto& [kind, ranks, nodes] = key;
+    if (!is_fitted(kind) || ranks < 2) continue;
+    if (nodes > 1 && nodes < ranks) {
+      fits.notes.push_back(
+          fmt::format("{}: {} over {} ranks on {} nodes tells of two links at once and is not used; "
+                      "run one rank a node",
+                      where, kind, ranks, nodes));
+      continue;
+    }
+    const std::vector<TimedSize> points = chosen_points(timings);
+    CollectiveFit fit{.kind = kind, .ranks = ranks, .segments = fit_segments(points), .provenance = "measured"};
+    for (LinkSegment& line : fit.segments)
+      line.alpha = four_digits(line.alpha), line.bandwidth = four_digits(line.bandwidth);
+    const FitError error = fit_error(fit.segments, points);
+    fits.notes.push_back(
+        fmt::format("{}: {} over {} ranks on {}: {} times, {} line(s), error {:.1f} % on average, {:.1f} % at most",
+                    where, kind, ranks, nodes == 1 ? "one node" : fmt::format("{} nodes", nodes), points.size(),
+                    fit.segments.size(), 100 * error.mean, 100 * error.worst));
+    (nodes == 1 ? fits.node : fits.network).push_back(std::move(fit));
+  }
+  return fits;
+}
+
+LinkSpeed link_below(const CollectiveFit& fit) {
+  CHECK(!fit.segments.empty() && fit.ranks > 1, "a fit over %lld ranks", static_cast<long long>(fit.ranks));
+  const double r = static_cast<double>(fit.ranks);
+  const double passes = fit.kind == "send" ? 0 : fit.kind == "all_reduce" ? 2 : 1;
+  const double rounds = passes == 0 ? 1 : passes * (r - 1), share = passes == 0 ? 1 : passes * (r - 1) / r;
+  return {.latency = four_digits(fit.segments.front().alpha / rounds),
+          .bandwidth = four_digits(fit.segments.back().bandwidth * share)};
+}
+
+const CollectiveFit* plainest(const std::vector<CollectiveFit>& fits) {
+  const auto rounds = [](const CollectiveFit& f) {
+    return f.kind == "send" ? 1 : (f.ranks - 1) * (f.kind == "all_reduce" ? 2 : 1) + 1;
+  };
+  const auto it = std::min_element(
+      fits.begin(), fits.end(), [&](const CollectiveFit& a, const CollectiveFit& b) { return rounds(a) < rounds(b); });
+  return it == fits.end() ? nullptr : &*it;
+}
+
+}  // namespace rw

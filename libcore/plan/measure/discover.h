@@ -1,0 +1,59 @@
+// `dplan discover`: a cluster file for the machine it runs on.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libcore/base/fields.h"
+#include "libcore/plan/measure/comm_results.h"
+#include "libcore/plan/measure/cpu_speed.h"
+#include "libcore/plan/measure/host_facts.h"
+#include "libcore/plan/measure/kernel_results.h"
+#include "libcore/spec/cluster_spec.h"
+
+namespace rw {
+
+struct DiscoverSpec {
+  int64_t ranks_per_node = 0, threads = 0;
+  double seconds = 0.3;
+  std::vector<std::string> comm_json;
+  std::string kernels_json;
+};
+FieldList fields(DiscoverSpec& spec);
+
+// How the cores are dealt to ranks. Error{usage} for more threads than cores.
+struct RankCores {
+  int ranks = 1, threads = 1;
+};
+RankCores deal_cores(const DiscoverSpec& spec, const HostFacts& host);
+
+// The device type of `known` that this GPU's name means ("NVIDIA H100 80GB HBM3": h100-sxm), of several of a model the
+// one nearest in memory and of the same form (PCIe or not). Null when none is.
+const DeviceType* match_gpu(const GpuFacts& gpu, const std::vector<DeviceType>& known);
+
+struct Discovered {
+  ClusterSpec cluster;
+  std::vector<std::string> notes;  // where the numbers come from, and what to look at
+  bool is_quiet = true;
+};
+
+struct CpuFindings {
+  HostFacts host;
+  RankCores cores;
+  CpuSpeed speed;
+};
+Discovered cpu_cluster(const CpuFindings& found);
+// The first GPU speaks for all; its numbers and its node's links come from the shipped profiles, its memory and count
+// from the host.
+Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& shipped);
+// Link speeds and [[node.collective]], [[network.collective]] from measured ones.
+void take_links(Discovered& found, const LinkFits& fits);
+void take_fractions(Discovered& found, const KernelFractions& fractions);
+
+// The notes as comments, then the file; reads back as found.cluster.
+std::string discovered_toml(const Discovered& found);
+
+// All of it for this host.
+Discovered discover(const DiscoverSpec& spec);
+
+}  // namespace rw

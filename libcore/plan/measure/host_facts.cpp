@@ -1,0 +1,147 @@
+#include "libcore/plan/measure/host_facts.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "libcore/base/error.h"
+#include "libcore/base/files.h"
+#include "libcore/telemetry/host_counters.h"
+
+namespace rw {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Files of /proc have no size and may go away; empty when they cannot be read.
+std::string text_of(const fs::path& file) {
+  std::error_code none;
+  if (!fs::exists(file, none)) return {};
+  try {
+    return read_file(file);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::string_view trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return s.substr(first, s.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::optional<int64_t> number(std::string_view s) {
+  s = trimmed(s);
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+  if (error != std::errc() || end != s.data() + s.size() || n < 0) return std::nullopt;
+  return n;
+}
+
+// Numbered entries ("cpu0", "node1") of a folder under /sys.
+std::vector<fs::path> numbered(const fs::path& folder, const std::string& prefix) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && number(name.substr(prefix.size()))) found.push_back(entry.path());
+  }
+  return found;
+}
+
+// SMT siblings name the same list, so the different lists are the cores.
+int64_t count_cores(const fs::path& root) {
+  std::set<std::string> lists;
+  for (const fs::path& cpu : numbered(root / "sys/devices/system/cpu", "cpu"))
+    if (const std::string list = text_of(cpu / "topology" / "thread_siblings_list"); !list.empty()) lists.insert(list);
+  return std::max<int64_t>(1, static_cast<int64_t>(lists.size()));
+}
+
+int64_t count_numa_nodes(const fs::path& root) {
+  int64_t n = 0;
+  for (const fs::path& node : numbered(root / "sys/devices/system/node", "node"))
+    if (!trimmed(text_of(node / "cpulist")).empty()) ++n;
+  return std::max<int64_t>(1, n);
+}
+
+std::string cpu_model(const fs::path& root) {
+  std::istringstream text(text_of(root / "proc/cpuinfo"));
+  for (std::string line; std::getline(text, line);)
+    if (line.starts_with("model name")) {
+      const size_t colon = line.find(':');
+      if (colon != std::string::npos) return std::string(trimmed(std::string_view(line).substr(colon + 1)));
+    }
+  return "CPU";
+}
+
+int64_t allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string output_of(const char* command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
+  std::string out;
+  char part[4096];
+  while (pipe && std::fgets(part, sizeof part, pipe.get()) != nullptr) out += part;
+  return out;
+}
+
+}  // namespace
+
+std::vector<GpuFacts> parse_gpus(std::string_view csv) {
+  std::vector<GpuFacts> gpus;
+  while (!csv.empty()) {
+    const std::string_view line = csv.substr(0, csv.find('\n'));
+    csv.remove_prefix(std::min(csv.size(), line.size() + 1));
+    const size_t comma = line.rfind(',');
+    if (comma == std::string_view::npos) continue;
+    const std::string_view name = trimmed(line.substr(0, comma));
+    const std::optional<int64_t> mib = number(line.substr(comma + 1));
+    if (!name.empty() && mib && *mib > 0 && *mib < (int64_t{1} << 40))
+      gpus.push_back({.name = std::string(name), .memory = *mib << 20});
+  }
+  return gpus;
+}
+
+HostFacts read_host_facts(const fs::path& root) {
+  HostFacts facts;
+  facts.cores = count_cores(root);
+  facts.numa_nodes = count_numa_nodes(root);
+  facts.cpu_model = cpu_model(root);
+  const auto memory = parse_memory(text_of(root / "proc/meminfo"));
+  if (!memory || memory->total <= 0)
+    fail(ErrorKind::runtime,
+         "{}: expected MemTotal and MemAvailable in kB, found none of them; write the cluster file by hand",
+         (root / "proc/meminfo").string());
+  facts.memory = memory->total;
+  facts.memory_taken = memory->total - std::min(memory->total, memory->available);
+  // Of a container: the limit ("max" where there is none) and what is used of it.
+  const auto limit = number(text_of(root / "sys/fs/cgroup/memory.max"));
+  if (limit && *limit > 0 && *limit < facts.memory) {
+    facts.memory = *limit;
+    facts.memory_taken = std::min(*limit, number(text_of(root / "sys/fs/cgroup/memory.current")).value_or(0));
+  }
+  return facts;
+}
+
+HostFacts this_host() {
+  HostFacts facts = read_host_facts("/");
+  facts.cores = std::min(facts.cores, allowed_cores());
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) == 0 && *name != '\0') facts.name = name;
+  facts.gpus = parse_gpus(
+      output_of("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  return facts;
+}
+
+}  // namespace rw
