@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,12 +15,6 @@
 namespace rw {
 namespace {
 
-double cpu_s() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
 struct Sampled {
   double us = 0, cpu_share = 0;
   int64_t samples = 0;
@@ -31,7 +24,7 @@ struct Sampled {
 Sampled sample(const std::function<void()>& run, double seconds, int threads) {
   run();
   std::vector<double> us;
-  const double begin = now_s(), begin_cpu = cpu_s();
+  const double begin = now_s(), begin_cpu = process_cpu_s();
   double now = begin;
   while (us.size() < 5 || now < begin + seconds) {
     run();
@@ -39,7 +32,7 @@ Sampled sample(const std::function<void()>& run, double seconds, int threads) {
     us.push_back((end - now) * 1e6);
     now = end;
   }
-  return {median(us), (cpu_s() - begin_cpu) / (now - begin) / threads, static_cast<int64_t>(us.size())};
+  return {median(us), (process_cpu_s() - begin_cpu) / (now - begin) / threads, static_cast<int64_t>(us.size())};
 }
 
 double copy_bytes_per_s(int threads, double seconds) {

@@ -1,7 +1,6 @@
 #include "libcore/plan/measure/cpu_speed.h"
 
 #include <omp.h>
-#include <time.h>
 
 #include <algorithm>
 #include <barrier>
@@ -18,12 +17,6 @@
 
 namespace rw {
 namespace {
-
-double process_cpu_s() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 
 struct Buffers {
   explicit Buffers(int64_t bytes, int threads)
