@@ -16,6 +16,7 @@
 #include "libcore/plan/price/dp_exposure.h"
 #include "libcore/plan/price/op_price.h"
 #include "libcore/plan/price/step_work.h"
+#include "libcore/plan/price/zero_bytes.h"
 #include "libcore/train/setup.h"
 
 namespace rw {
@@ -193,7 +194,16 @@ double Predictor::Impl::rank_params(const Layout& l, int64_t stage, const Priced
 double Predictor::Impl::optimizer_seconds(const Layout& l, int64_t stage, const Priced& p) const {
   const double params = rank_params(l, stage, p);
   const double shards = l.zero == 0 ? 1 : static_cast<double>(zero_ranks(l, ranks_per_node()));
-  return p.update_s_per_param * params / shards + p.pack_s_per_param * params + p.per_step;
+  const double update = p.update_s_per_param * params / shards + p.per_step;
+  if (!query.trainer.is_dtrain() || l.zero < 2) return update + p.pack_s_per_param * params;
+  // Gradient slices are added up, and under stage 3 weights packed at every gather.
+  const ZeroBytes more = zero_bytes({.work = works->of(l, l.recompute),
+                                     .model = query.model,
+                                     .layout = l,
+                                     .ranks_per_node = ranks_per_node(),
+                                     .backend = backend},
+                                    stage);
+  return update + (more.sums + more.packing) / memory_rate();
 }
 
 // Provenance: of the worst number behind a twentieth of the step or more. The error bar weighs each part's by its
