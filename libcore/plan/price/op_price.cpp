@@ -12,7 +12,8 @@ double real(int64_t n) { return static_cast<double>(n); }
 
 bool is_product(const OpCall& call) { return call.op == "gemm" || call.op == "quant_gemm"; }
 bool is_backward(const OpCall& call) { return call.op == "attention_bwd"; }
-bool is_attention(const OpCall& call) { return call.op == "attention_fwd" || is_backward(call); }
+bool is_paged(const OpCall& call) { return call.op == "paged_attention"; }
+bool is_attention(const OpCall& call) { return call.op == "attention_fwd" || is_paged(call) || is_backward(call); }
 
 // Tiles of a product and what they reach of the largest one's rate: those of cuBLAS and CUTLASS for 16-bit products
 // (NVIDIA, Matrix Multiplication Background User's Guide: 256x128 is the most efficient, then 128x128, 64x128).
@@ -34,6 +35,18 @@ constexpr double kScoreBytesForward = 13, kScoreBytesBackward = 19;
 
 // Products of cost's forward and backward: 2 and 5 of a causal half each.
 constexpr double kBackwardProducts = 2.5;
+
+// Of the bandwidth, what reading weights or keys and values from end to end reaches: 0.8 is what aiconfigurator takes
+// for decode steps on GPUs; here plain reads and decode steps of one stream made 0.73 to 0.94 (docs/performance.md).
+constexpr double kStreamed = 0.8;
+
+// With fewer rows a product is a decode step's: bound by reading its weights, and its rows are no side that matters.
+constexpr int64_t kFewRows = 256;
+double size_efficiency(const OpShape& shape, const DeviceType& device) {
+  const int64_t least = std::min(shape.n, shape.k);
+  const double side = real(shape.m < kFewRows ? least : std::min(shape.m, least));
+  return side / (side + device.gemm_half_size);
+}
 
 double sequence_of(const OpCall& call) {
   // Flops: 2 s per row, head and element (kernels/cost_attention.cpp).
@@ -88,11 +101,12 @@ double tile_efficiency(const DeviceType& device, int64_t m, int64_t n, int64_t b
 
 double op_seconds(const OpCall& call, const DeviceType& device, DType t, const AttentionKernel& attention) {
   const double bytes = call.cost.bytes_read + call.cost.bytes_written;
-  double s = bytes / (device.memory_bandwidth * device.memory_fraction);
+  const bool streams = (is_product(call) && call.shape.m < kFewRows) || is_paged(call);
+  double s = bytes / (device.memory_bandwidth *
+                      (streams ? std::max(kStreamed, device.memory_fraction) : device.memory_fraction));
   if (is_product(call)) {
-    const double side = real(std::min({call.shape.m, call.shape.n, call.shape.k}));
     const double rate = peak_flops(device, t) * device.gemm_fraction *
-                        tile_efficiency(device, call.shape.m, call.shape.n) * side / (side + device.gemm_half_size);
+                        tile_efficiency(device, call.shape.m, call.shape.n) * size_efficiency(call.shape, device);
     s = std::max(s, call.cost.flops / rate);
   } else if (is_attention(call) && call.cost.flops > 0) {
     const double peak = peak_flops(device, t);

@@ -51,11 +51,6 @@ StepShape step_shape(const StepPlan& plan) {
 }
 
 double serving_op_seconds(const OpCall& call, const DeviceType& device, DType t) {
-  if (call.op == kAttention) {
-    OpCall like = call;
-    like.op = "attention_fwd";
-    return op_seconds(like, device, t);
-  }
   const double tiled = op_seconds(call, device, t);
   if (!is_product(call) || device.compute_units <= 1 || call.shape.m <= 0) return tiled;
   DeviceType whole = device;
