@@ -1,10 +1,12 @@
 // dplan calibrate: a cluster's achievable fractions and links, fitted to runs of dtrain.
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/base/toml_table.h"
 #include "libcore/plan/measure/calibrate.h"
 #include "tools/cli.h"
 #include "tools/dplan.h"
@@ -33,6 +35,15 @@ Json residual_json(const std::vector<RunResidual>& runs) {
                    {"compute_s", {{"measured", r.compute}, {"predicted", r.compute_after}}},
                    {"communication_s", {{"measured", r.communication}, {"predicted", r.communication_after}}}});
   return all;
+}
+
+// The head of the file, as the one it was made from may have comments that are not in it. Quoted, so that no name ends
+// the comment.
+std::string made_from(const std::vector<std::string>& runs, const std::string& cluster) {
+  std::string text = fmt::format("# fitted by dplan calibrate to {} run{} from {}; its comments are not here\n",
+                                 runs.size(), runs.size() == 1 ? "" : "s", toml_quoted(cluster));
+  for (const std::string& run : runs) text += fmt::format("# run {}\n", toml_quoted(run));
+  return text;
 }
 
 void print_runs(const char* title, const std::vector<RunResidual>& runs) {
@@ -71,9 +82,12 @@ int dplan_calibrate(int argc, const char* const* argv) {
   for (const std::string& dir : checks) compared.push_back(read_measured_run(dir));
   const Calibration c = calibrate(load_cluster_spec(cluster_name), measured);
   const std::vector<RunResidual> checked = compare_runs(c.cluster, compared);
-  const std::string toml = cluster_toml(c.cluster);
+  std::vector<std::string> notes = c.notes;
+  for (const MeasuredRun& run : compared) notes.insert(notes.end(), run.notes.begin(), run.notes.end());
+  const std::string toml = made_from(runs, cluster_name) + cluster_toml(c.cluster);
   if (output == "-") fmt::print("{}", toml);
   else if (!output.empty()) write_file_atomic(output, toml);
+  for (const std::string& note : notes) fmt::print(stderr, "dplan calibrate: {}\n", note);
   if (output == "-") return 0;
   if (json) {
     Json numbers = Json::object();
@@ -82,7 +96,8 @@ int dplan_calibrate(int argc, const char* const* argv) {
                             {"runs", residual_json(c.runs)},
                             {"checks", residual_json(checked)},
                             {"mean_error_before", c.mean_error_before},
-                            {"mean_error", c.mean_error_after}}
+                            {"mean_error", c.mean_error_after},
+                            {"notes", notes}}
                            .dump());
     return 0;
   }

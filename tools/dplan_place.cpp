@@ -104,6 +104,10 @@ PlaceWork work_of(PlaceFlags& f) {
     if (spec.nodes == 0 && w.cluster.nodes.size() == 1) spec.nodes = static_cast<int64_t>(hosts.size());
   }
   if (spec.nodes > 0) set_node_count(w.cluster, spec.nodes);
+  constexpr int64_t kMostNodes = 1 << 16;  // each rank has a line, each group is counted by place
+  if (w.cluster.node_count() > kMostNodes)
+    fail(ErrorKind::usage, "{} nodes: place lays out at most {}; give --nodes for a part of the cluster",
+         w.cluster.node_count(), kMostNodes);
   if (!f.hosts.empty()) w.nodes = name_nodes(w.cluster, hosts, f.hosts);
   if (!f.occupied.empty()) {
     if (w.nodes.empty()) fail(ErrorKind::usage, "--occupied names hosts: say with --hosts which ones the cluster has");
@@ -118,6 +122,7 @@ PlaceWork work_of(PlaceFlags& f) {
   }
   w.layout.dp = spec.dp;
   if (spec.model.empty()) {
+    check_bare_pins(spec);
     if (spec.zero != "auto") w.layout.zero = spec.zero[0] - '0';
     if (spec.zero_group == "node") w.layout.zero_group = ZeroGroup::node;
     return w;
@@ -230,6 +235,9 @@ int dplan_place(int argc, const char* const* argv) {
   }
   print_table(to_stdout ? stderr : stdout, w, placement, file);
   for (const std::string& note : placement.notes) fmt::print(stderr, "dplan place: {}\n", note);
+  if (flags.format == "rankfile" && flags.names.sockets == 1)
+    fmt::print(stderr,
+               "dplan place: all ranks of a node share its socket 0; --node-sockets N deals them to N sockets\n");
   if (to_stdout) fmt::print("{}", text);
   return 0;
 }

@@ -43,6 +43,14 @@ FieldList fields(EvenFlags& f) {
           ms("message-ms", &f.message_ms, "between neighbouring stages")};
 }
 
+void refuse_even_flags(EvenFlags given) {
+  EvenFlags usual;
+  const FieldList list = fields(given), defaults = fields(usual);
+  for (size_t i = 0; i < list.size(); ++i)
+    if (field_text(list[i]) != field_text(defaults[i]))
+      fail(ErrorKind::usage, "--{} is for equal stages: with --model the plan says it", list[i].name);
+}
+
 ScheduleView even_view(const PlanSpec& spec, const EvenFlags& f) {
   PipelineShape shape{.kind = ScheduleKind::one_f_one_b,
                       .stages = static_cast<int>(std::max<int64_t>(1, spec.pp)),
@@ -52,10 +60,9 @@ ScheduleView even_view(const PlanSpec& spec, const EvenFlags& f) {
        {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1})
     if (spec.schedule == schedule_name(kind)) shape.kind = kind;
   shape.micro_batches = static_cast<int>(f.micro_batches > 0 ? f.micro_batches : 2 * shape.stages);
-  constexpr int64_t kMostActions = 4 << 20;
-  if (static_cast<int64_t>(shape.stages) * shape.chunks * shape.micro_batches > kMostActions)
-    fail(ErrorKind::usage, "--pp {} x --vpp {} x --micro-batches {}: expected at most {} in all", shape.stages,
-         shape.chunks, shape.micro_batches, kMostActions);
+  if (action_count(shape) > kMostDrawnActions)
+    fail(ErrorKind::usage, "--pp {} x --vpp {} x --micro-batches {} are {} actions: expected at most {}", shape.stages,
+         shape.chunks, shape.micro_batches, action_count(shape), kMostDrawnActions);
   if (shape.kind == ScheduleKind::one_f_one_b && shape.chunks > 1)
     fail(ErrorKind::usage, "--schedule 1f1b with --vpp {}: expected --schedule interleaved for several chunks",
          shape.chunks);
@@ -91,10 +98,12 @@ int dplan_schedule(int argc, const char* const* argv) {
                          .takes_config = false,
                          .footer = kFooter};
   if (const auto code = parse_plan_command(line, flags, argc, argv)) return *code;
+  if (svg == "-" && json) fail(ErrorKind::usage, "--svg - and --json both go to standard output; name a file for one");
   ScheduleView view;
   if (flags.spec.model.empty()) {
     view = even_view(flags.spec, even);
   } else {
+    refuse_even_flags(even);
     const PlanInputs inputs(flags.spec);
     view = planned_schedule(inputs, chosen_plan(inputs, {.from_file = flags.from_file(),
                                                          .stage_layers = flags.stage_layers,

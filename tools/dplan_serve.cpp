@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kFooter =
     "Examples:\n"
     "  dplan serve --model llama-3-8b --cluster h100-sxm --nodes 1 --workload in=1024,out=256,rate=4 \\\n"
-    "    --slo-ttft-ms 500 --slo-itl-ms 50 --max-batch-tokens 2048\n"
+    "    --slo-ttft-ms 500 --slo-itl-ms 50 --max-num-seqs 256\n"
     "  dplan serve --model llama-3-70b --cluster h100-sxm --workload trace.jsonl --slo-ttft-ms 2000 --slo-itl-ms 100 "
     "\\\n"
     "    --itl-of mean --mode split --json\n"

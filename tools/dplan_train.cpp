@@ -34,7 +34,7 @@ void print_plans(const PlanInputs& in, const PlanAnswer& answer, std::FILE* to) 
   for (const Prediction& p : answer.plans) {
     const auto share = [&](double s) { return percent(s / p.step_s); };
     fmt::print(to, "{:>2} {:>9.4g} {:>9} {:>6} {:>6} {:>10} {:>7} {:>7} {:>7} {:>7}{}  {}, micro-batch {}\n", ++n,
-               p.step_s, format_count(p.tokens_per_s), fmt::format("{:.1f}", 100 * p.mfu.causal),
+               p.step_s, fmt::format("{:.0f}", p.tokens_per_s), fmt::format("{:.1f}", 100 * p.mfu.causal),
                fmt::format("{:.1f}", 100 * p.mfu.hardware), format_bytes(p.memory.total()), share(p.time.bubble),
                share(p.time.exposed_tp), share(p.time.exposed_pp), share(p.time.exposed_dp),
                priced ? fmt::format("{:>10.4f}", p.cost_per_million_tokens) : "", p.layout.text(),
@@ -54,7 +54,7 @@ void print_plans(const PlanInputs& in, const PlanAnswer& answer, std::FILE* to) 
   if (in.spec().tokens > 0)
     fmt::print(to, "1: {} tokens take {:.1f} days{}\n", format_count(in.spec().tokens),
                in.spec().tokens / best.tokens_per_s / 86400,
-               priced ? fmt::format(" and cost {:.0f}", best.cost_per_million_tokens * in.spec().tokens / 1e6) : "");
+               priced ? fmt::format(" and cost ${:.0f}", best.cost_per_million_tokens * in.spec().tokens / 1e6) : "");
   if (!answer.rejected.empty()) fmt::print(to, "Why not:\n");
   for (const Rejected& r : answer.rejected) fmt::print(to, "  {}: {}\n", r.change, r.reason);
 }
@@ -104,8 +104,7 @@ int dplan_train(int argc, const char* const* argv) {
   if (!answer.plans.empty()) return 0;
   log_error("nothing fits on {} devices of {}: {}", inputs.cluster().device_count(), inputs.cluster().name,
             answer.nothing_fits);
-  log_error("{}", answer.remedy.empty() ? "no change of one pin and no number of nodes up to 32,768 would make it fit"
-                                        : "what would: " + answer.remedy);
+  log_error("what would: {}", answer.remedy);
   return exit_code(ErrorKind::verdict);
 }
 

@@ -25,6 +25,7 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
+  int close() { return ::close(std::exchange(fd_, -1)); }  // for errors that only show now
 
  private:
   int fd_;
@@ -65,6 +66,44 @@ std::string read_all(const std::filesystem::path& file, const Descriptor& fd) {
   }
 }
 
+// The file that symbolic links lead to, which need not exist; `file` itself when it is no link.
+std::filesystem::path behind_links(std::filesystem::path file) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(file, error); ++i) {
+    // What the kernel alone can follow ("pipe:[5]" of /dev/stdout) is no path.
+    const std::filesystem::path next = file.parent_path() / std::filesystem::read_symlink(file, error);
+    if (error || (std::filesystem::exists(file, error) && !std::filesystem::exists(next, error))) break;
+    file = next;
+  }
+  return file;
+}
+
+bool write_all(const Descriptor& fd, std::string_view content) {
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::write(fd.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+[[noreturn]] void write_failed(const std::filesystem::path& file, const char* action, size_t bytes, int cause) {
+  fail(ErrorKind::runtime, "{}: {} failed after a request of {} bytes: {}", file.string(), action, bytes,
+       std::strerror(cause));
+}
+
+// A place that was badly chosen is its user's matter; no room or a failing disk is not.
+[[noreturn]] void not_writable(const std::filesystem::path& file, int cause) {
+  const bool full = cause == ENOSPC || cause == EDQUOT || cause == EIO || cause == EMFILE || cause == ENFILE;
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  if (cause == ENOENT)
+    fail(ErrorKind::usage, "{}: cannot be written: there is no folder {}; make it first", file.string(), folder);
+  fail(full ? ErrorKind::runtime : ErrorKind::usage, "{}: cannot be written: {}", file.string(), std::strerror(cause));
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& file) { return read_all(file, Descriptor(open_for_reading(file))); }
@@ -94,27 +133,32 @@ void make_directories(const std::filesystem::path& dir, std::error_code& error) 
 }
 
 void write_file_atomic(const std::filesystem::path& file, std::string_view content) {
-  const std::filesystem::path temporary = file.string() + ".tmp" + std::to_string(::getpid());
+  const std::filesystem::path target = behind_links(file);
+  struct stat status {};
+  const bool exists = ::stat(target.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode))
+    fail(ErrorKind::usage, "{}: expected the name of a file to write, found a directory", file.string());
+  if (exists && !S_ISREG(status.st_mode)) {
+    // A device or a pipe takes bytes; a file renamed over it would take its place.
+    Descriptor fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (fd.get() < 0) not_writable(file, errno);
+    if (!write_all(fd, content) || fd.close() != 0) write_failed(file, "writing", content.size(), errno);
+    return;
+  }
+  const std::filesystem::path temporary = target.string() + ".tmp" + std::to_string(::getpid());
   const auto give_up = [&](const char* action) {
     const int cause = errno;
     ::unlink(temporary.c_str());
-    fail(ErrorKind::runtime, "{}: {} failed after a request of {} bytes: {}", file.string(), action, content.size(),
-         std::strerror(cause));
+    write_failed(file, action, content.size(), cause);
   };
   {
     const Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (fd.get() < 0) give_up("creating");
-    size_t done = 0;
-    while (done < content.size()) {
-      const ssize_t n = ::write(fd.get(), content.data() + done, content.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) give_up("writing");
-      done += static_cast<size_t>(n);
-    }
+    if (fd.get() < 0) not_writable(file, errno);
+    if (!write_all(fd, content)) give_up("writing");
     if (::fsync(fd.get()) != 0) give_up("syncing");
   }
-  if (::rename(temporary.c_str(), file.c_str()) != 0) give_up("renaming");
-  fsync_path(file.has_parent_path() ? file.parent_path() : std::filesystem::path("."));
+  if (::rename(temporary.c_str(), target.c_str()) != 0) give_up("renaming");
+  fsync_path(target.has_parent_path() ? target.parent_path() : std::filesystem::path("."));
 }
 
 FileLock::FileLock(const std::filesystem::path& file, const std::string& busy)

@@ -16,7 +16,9 @@ std::string read_file(const std::filesystem::path& file);
 // for ever.
 std::string read_regular_file(const std::filesystem::path& file);
 
-// Writes `content` so that a reader sees the old file or the new one, never a part.
+// Writes `content` so that a reader sees the old file or the new one, never a part. Of a symbolic link the file that it
+// points to is replaced; a device or a pipe is written into. Error{usage}: a directory, a folder that is not there or
+// not writable; Error{runtime}: a disk that is full or fails.
 void write_file_atomic(const std::filesystem::path& file, std::string_view content);
 
 // fsync of a directory (after a rename in it) or of a file by path.

@@ -17,7 +17,8 @@ double young_interval_s(double cost_s, double mtbf_s);
 // J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", 2006; M where a save
 // costs more than 2 M. Saves that are written in the background change nothing in it: see plan/goodput.h.
 double optimal_interval_s(double cost_s, double mtbf_s);
-// The same in steps, at least 1 and long enough for a save to end before the next is due.
+// The same in steps, at least 1 and long enough for a save to be committed before the next is due: the
+// background in whole steps, and one whose sums tell all ranks that the files are on disk.
 int64_t optimal_interval_steps(const IntervalInputs& inputs);
 
 }  // namespace rw

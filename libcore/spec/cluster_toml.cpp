@@ -43,13 +43,26 @@ void check_device(const TomlTable& table, const DeviceType& d) {
          d.reserve);
 }
 
+constexpr double kLeastRate = 1;
+// A peak or bandwidth is none (0) or at least 1 a second: with less, times leave what numbers can say.
+void refuse_tiny(const TomlTable& table, std::initializer_list<std::pair<const char*, double>> rates) {
+  for (const auto& [key, value] : rates)
+    if (value > 0 && value < kLeastRate)
+      fail(ErrorKind::usage, "{}: expected 0 or at least {} a second, found {}", table.place(key), kLeastRate, value);
+}
+
 DeviceType read_device(const std::string& name, const TomlTable& table) {
-  if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != std::string::npos)
+  if (name.empty() ||
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != std::string::npos)
     fail(ErrorKind::usage, "{}: expected a device name of letters, digits, - and _, found \"{}\"", table.place(""),
          name);
   DeviceType device;
   device.name = name;
   table.read(fields(device));
+  refuse_tiny(table, {{"peak-f32", device.peak_f32},
+                      {"peak-bf16", device.peak_bf16},
+                      {"peak-f16", device.peak_f16},
+                      {"memory-bandwidth", device.memory_bandwidth}});
   check_device(table, device);
   return device;
 }
@@ -58,7 +71,8 @@ void read_segments(const TomlTable& table, CollectiveFit& fit) {
   const auto refuse = [&](const std::string& found) {
     fail(ErrorKind::usage,
          "{}: expected one to {} rows [from_bytes, alpha, bandwidth] with from_bytes whole, 0 in the first row and "
-         "ascending, alpha in seconds from 0, bandwidth in bytes/s above 0, found {}; write for example segments = "
+         "ascending, alpha in seconds from 0 to 1, bandwidth of at least 1 byte/s, found {}; write for example "
+         "segments = "
          "[[0, 16e-6, 109e9], [8_000_000, 58e-6, 259e9]]",
          table.place("segments"), kMostSegments, found);
   };
@@ -68,7 +82,7 @@ void read_segments(const TomlTable& table, CollectiveFit& fit) {
   for (const std::vector<double>& row : rows) {
     const std::string text = fmt::format("[{}, {}, {}]", row[0], row[1], row[2]);
     const bool is_whole = row[0] >= 0 && row[0] < 9e15 && row[0] == static_cast<double>(static_cast<int64_t>(row[0]));
-    if (!is_whole || !(row[1] >= 0) || !(row[2] > 0)) refuse(text);
+    if (!is_whole || !(row[1] >= 0 && row[1] <= 1) || !(row[2] >= kLeastRate)) refuse(text);
     const auto from = static_cast<int64_t>(row[0]);
     if (fit.segments.empty() ? from != 0 : from <= fit.segments.back().from_bytes) refuse(text);
     fit.segments.push_back({.from_bytes = from, .alpha = row[1], .bandwidth = row[2]});
@@ -120,6 +134,11 @@ void check_node(const TomlTable& table, const NodeType& n, const std::vector<Dev
 NodeType read_node(const TomlTable& table, const std::vector<DeviceType>& devices) {
   NodeType node;
   table.read(fields(node), {"collective"});
+  refuse_tiny(table, {{"link-bandwidth", node.link_bandwidth},
+                      {"pcie-bandwidth", node.pcie_bandwidth},
+                      {"nic-bandwidth", node.nic_bandwidth},
+                      {"host-bandwidth", node.host_bandwidth},
+                      {"storage-bandwidth", node.storage_bandwidth}});
   check_node(table, node, devices);
   if (node.name.empty()) node.name = node.device;
   node.collectives = read_collectives(table, node.devices);

@@ -189,20 +189,6 @@ std::vector<int64_t> asked_stage_layers(const TrainSpec& spec, const ModelSpec& 
   return layers;
 }
 
-// The most layers that one stage has, over all its chunks.
-int64_t largest_stage(const Layout& layout) {
-  int64_t most = 0;
-  for (int64_t stage = 0; stage < layout.pp; ++stage) {
-    int64_t sum = 0;
-    for (int64_t chunk = 0; chunk < layout.vpp; ++chunk) {
-      const Layout::Layers l = layout.layers_of(stage, chunk);
-      sum += l.end - l.begin;
-    }
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
 }  // namespace
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -241,6 +227,19 @@ Layout::Layers Layout::layers_of(int64_t stage, int64_t chunk) const {
   return {begin, begin + stage_layers[static_cast<size_t>(v)]};
 }
 
+int64_t largest_stage(const Layout& layout) {
+  int64_t most = 0;
+  for (int64_t stage = 0; stage < layout.pp; ++stage) {
+    int64_t sum = 0;
+    for (int64_t chunk = 0; chunk < layout.vpp; ++chunk) {
+      const Layout::Layers l = layout.layers_of(stage, chunk);
+      sum += l.end - l.begin;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 std::string Layout::text() const {
   std::string out = fmt::format("tp {} x pp {}", tp, pp);
   if (vpp > 1) out += fmt::format(" x vpp {}", vpp);
@@ -248,7 +247,12 @@ std::string Layout::text() const {
   out += fmt::format(" x dp {}", dp);
   if (sp) out += ", sp";
   if (zero > 0) out += fmt::format(", zero {}{}", zero, zero_group == ZeroGroup::node ? " within nodes" : "");
-  if (recompute != Recompute::none) out += fmt::format(", recompute {}", recompute_name(recompute));
+  if (recompute != Recompute::none) {
+    out += fmt::format(", recompute {}", recompute_name(recompute));
+    const bool settled = static_cast<int64_t>(stage_layers.size()) == pp * vpp;
+    if (settled && recompute_layers > 0 && recompute_layers < largest_stage(*this))
+      out += fmt::format(" in {} of a stage's {} layers", recompute_layers, largest_stage(*this));
+  }
   return out;
 }
 

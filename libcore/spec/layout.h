@@ -10,7 +10,7 @@
 namespace rw {
 
 enum class Recompute : uint8_t { none, selective, full };  // selective: attention only (Korthikanti et al. 2022)
-const char* recompute_name(Recompute r);  // "none", "selective", "full"
+const char* recompute_name(Recompute r);                   // "none", "selective", "full"
 enum class ZeroGroup : uint8_t { all, node };              // node: shards within a node, replicas across (HSDP)
 
 // Settled: dp is a number, batch sizes fit, stage_layers has pp * vpp entries that add up to the model's layers.
@@ -36,6 +36,8 @@ struct Layout {
   Layers layers_of(int64_t stage, int64_t chunk) const;
   std::string text() const;  // "tp 2 x pp 2 (1f1b) x dp 2, sp, zero 1, recompute full"
 };
+
+int64_t largest_stage(const Layout& layout);  // the most layers that one stage has, over all its chunks
 
 struct TrainSpec;
 

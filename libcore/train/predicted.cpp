@@ -33,6 +33,16 @@ Json pair(double predicted, double measured) {
 
 }  // namespace
 
+std::string plan_mismatch(const std::string& table, const ModelSpec& model, int64_t ranks) {
+  if (table.empty()) return "";
+  const Json plan = Json::parse(table);
+  if (const auto at = plan.find("ranks"); at != plan.end() && *at != ranks)
+    return fmt::format("made for {} ranks, here are {}", at->dump(), ranks);
+  if (const auto at = plan.find("model-identity"); at != plan.end() && *at != model_identity(model))
+    return fmt::format("made for another model ({}, here is {})", at->dump(), model_identity(model));
+  return "";
+}
+
 PredictedStep::PredictedStep(const std::string& table) {
   if (table.empty()) return;
   const Json predicted = Json::parse(table);

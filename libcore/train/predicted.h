@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libcore/base/json.h"
+#include "libcore/spec/model_spec.h"
 #include "libcore/telemetry/categories.h"
 
 namespace rw {
@@ -33,5 +34,9 @@ class PredictedStep {
   std::vector<Entry> entries_;
   double memory_ = -1;
 };
+
+// Why a [plan] table (JSON text; "": none) was made for another run: its ranks or its model's identity; "" when it was
+// not, or does not say.
+std::string plan_mismatch(const std::string& table, const ModelSpec& model, int64_t ranks);
 
 }  // namespace rw

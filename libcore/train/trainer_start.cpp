@@ -296,7 +296,10 @@ void Trainer::start() {
   phase("machine peak", [&] { measure_peak(); });
   peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
   most_planned_bytes_ = world_.all_reduce_value(arena_.total_bytes(), ReduceOp::max);
-  predicted_.emplace(spec_.predicted_table);
+  const std::string other = plan_mismatch(spec_.plan_table, model_, world_.size());
+  if (!other.empty() && !spec_.predicted_table.empty())
+    warn(fmt::format("[plan]: {}; its prediction is not compared with this run", other));
+  predicted_.emplace(other.empty() ? spec_.predicted_table : "");
   hardware_flops_ = world_.all_reduce_value(hardware_flops_, ReduceOp::sum);
   phase("run directory", [&] { start_run_dir(); });
   phase("sampler", [&] { start_sampler(); });

@@ -63,6 +63,15 @@ expect 0 'h2 slots=2' '--format hostfile' "${place[@]}" --tp 2 --dp 2 --pp 2 --c
 for format in rankfile slurm k8s env; do
   expect 0 '' "--format $format" "${place[@]}" --config plan.toml --cluster eight.toml --hosts four --format $format
 done
+expect 2 'there is no folder no' 'a folder that is not there' "${place[@]}" --tp 2 --cluster two.toml --hosts hosts --format hostfile -o no/ranks
+expect 0 'share its socket 0' 'a rankfile without --node-sockets says so' "${place[@]}" --tp 2 --cluster two.toml --hosts hosts --format rankfile
+sed '/micro-batch/d; s/global-batch = 8/global-batch = 6/' plan.toml >no_micro.toml
+expect 0 'tp 2 x dp 2 x pp 2' 'no micro-batch: one that divides the batch' "${place[@]}" --config no_micro.toml --cluster eight.toml --hosts four
+expect 2 'letters, digits' 'a host name that is none' bash -c 'printf "h1\nh\"2\nh3\nh4\n" >quoted; exec "$@"' _ "${place[@]}" --tp 2 --cluster eight.toml --hosts quoted
+expect 2 'RFC 1123' 'a job name that is none' "${place[@]}" --tp 2 --cluster eight.toml --hosts four --format k8s --job-name 'a: b'
+expect 2 '--sp shards' '--sp without tp' "${place[@]}" --sp true --tp 1 --cluster eight.toml
+expect 2 '--pp is 1' '--vpp without stages' "${place[@]}" --vpp 2 --tp 2 --cluster eight.toml
+expect 2 'at most 65536' 'too many nodes' "${place[@]}" --tp 8 --cluster h100-sxm --nodes 65537
 expect 0 '<gpu dev="7"' '--format nccl-topo of a shipped cluster' "${place[@]}" --tp 8 --cluster h100-sxm --nodes 1 --format nccl-topo
 
 # ---- other jobs, spare devices ----

@@ -16,6 +16,12 @@ expect 0 'bubble 27.27 %' 'the bubble of 4 stages and 8 micro-batches: 3/11' "$p
 expect 0 '' 'a drawing' "$plan" schedule "${job[@]}" --svg pipeline.svg
 is 'it is XML' "$(python3 -c 'import xml.etree.ElementTree as t; print(t.parse("pipeline.svg").getroot().tag.split("}")[1])')" svg
 is 'every action with its times' "$("$plan" schedule --pp 3 --micro-batches 5 --json | python3 -c 'import json, sys; print(str(json.load(sys.stdin)).count("begin"))')" 30
+expect 2 'at most 262144' 'a timeline that is too long' "$plan" schedule --pp 64 --micro-batches 8192
+expect 2 'both go to standard output' 'two things to one place' "$plan" schedule --pp 2 --svg - --json
+expect 2 'the plan says it' 'equal stages beside a model' "$plan" schedule "${job[@]}" --forward-ms 2
+ln -s real.svg link.svg
+expect 0 'unequal stages included' 'a drawing through a link' "$plan" schedule --pp 2 --svg link.svg
+is 'the link stays' "$(readlink link.svg):$(head -c 4 real.svg)" 'real.svg:<?xm'
 
 # ---- scale ----
 expect 0 'S(N) = 1 /' 'a scaling law' "$plan" scale --model llama-2-7b --cluster h100-sxm --nodes 1..8 --global-batch 256 --seq-len 4096
@@ -26,6 +32,8 @@ expect 2 'three sizes or more' 'too few points' bash -c "head -n 3 measured.csv 
 # ---- ckpt ----
 expect 0 'save every' 'how often to save' "$plan" ckpt "${job[@]}"
 expect 2 'mtbf' 'no failure rate' "$plan" ckpt --model tiny-llama --cluster cpu-2core --global-batch 8 --step-time 1 --bandwidth 1e9 --blocking 0.1
+expect 2 '-1 for the copy' 'a negative stop' "$plan" ckpt "${job[@]}" --blocking -0.5
+expect 0 'the time to write decides' 'a slow disk sets the interval' "$plan" ckpt "${job[@]}" --bandwidth 1e7
 
 # ---- serve ----
 expect 0 ' * ' 'serving within latencies' "$plan" serve --model llama-3-8b --cluster h100-sxm --nodes 1 --workload in=512,out=64,rate=4,requests=200 --slo-ttft-ms 500 --slo-itl-ms 50
@@ -45,5 +53,7 @@ done
 expect 0 'mean error of the fitted runs' 'calibrated' "$plan" calibrate run2 --check run4 --cluster ./here.toml -o fitted.toml
 is 'closer than before' "$("$plan" calibrate run2 run4 --cluster ./here.toml --json | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["mean_error"] <= d["mean_error_before"])')" True
 expect 0 'measured' 'the file says so' cat fitted.toml
+expect 0 '# fitted by dplan calibrate to 1 run from' 'and from what' cat fitted.toml
+expect 0 'given more than once' 'a run twice' "$plan" calibrate run2 run2 --cluster ./here.toml
 expect 2 'run.json' 'not a run' "$plan" calibrate . --cluster ./here.toml
 finish

@@ -11,10 +11,11 @@ expect 0 '' 'prepare' "$bin/dtrain" prepare --input text.txt --train-bpe 400 --o
 expect 0 'tp ' 'a table' "${plan[@]}" "${cpu[@]}" -o plan.toml
 expect 0 'global-batch = 8' 'its configuration is accepted' "$bin/dtrain" --config plan.toml --print-config
 expect 0 ' s predicted, ' 'a planned run' mpirun --allow-run-as-root --oversubscribe -n 2 "$bin/dtrain" --config plan.toml --data data.h5 --out run --steps 5 --warmup-steps 1 --threads 1 --comm-timeout 60
+mpirun --allow-run-as-root --oversubscribe -n 2 "$bin/dtrain" --config plan.toml --data data.h5 --out again --steps 3 --warmup-steps 1 --threads 1 --comm-timeout 60 >summary.json 2>/dev/null </dev/null
 is 'memory to the byte' "$(python3 -c '
 import json
-run = json.load(open("run/run.json"))
-print(run["predicted"]["memory-bytes"] - max(json.loads(l)["memory_bytes"]["planned"] for l in open("run/metrics.jsonl")))')" 0
+memory = json.load(open("summary.json"))["prediction"]["memory_bytes"]
+print(memory["predicted"] - memory["measured"])')" 0.0
 is 'the run record knows its plan' "$(python3 -c 'import json; r = json.load(open("run/run.json")); print(r["plan"]["ranks"], r["plan"]["cluster"] != "", r["predicted"]["step-time-s"] > 0)')" '2 True True'
 expect 0 '"prediction":{"step_time_s"' 'through a pipe' bash -c "'$bin/dplan' train ${cpu[*]} --tp 2 -o - 2>/dev/null | timeout 120 mpirun --allow-run-as-root --oversubscribe -n 2 '$bin/dtrain' --config - --data data.h5 --out piped --steps 3 --warmup-steps 1 --threads 1 --comm-timeout 60"
 is 'the pin was kept' "$(python3 -c 'import json; print(json.load(open("piped/run.json"))["layout"]["tp"])')" 2

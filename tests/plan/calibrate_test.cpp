@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "libcore/base/error.h"
+#include "libcore/base/files.h"
 #include "libcore/model/exec.h"
 #include "libcore/plan/measure/cpu_training_ops.h"
 #include "libcore/plan/price/predict.h"
@@ -34,7 +36,7 @@ MeasuredRun measured(const ClusterSpec& truth, const ModelSpec& model, const Lay
   Predictor predictor(query);
   const Prediction p = predictor.predict(layout);
   MeasuredRun run;
-  run.where = layout.text();
+  run.where = layout.text() + ", micro-batch " + std::to_string(layout.micro_batch);
   run.model = model;
   run.layout = layout;
   run.precision = "bf16";
@@ -68,6 +70,19 @@ TEST_CASE("calibrate: runs of a machine that is unlike its file bring the file n
   CHECK(c.mean_error_before > 0.2);
   CHECK(c.mean_error_after < 0.02);
   CHECK(c.cluster.devices[0].provenance == "measured");
+  CHECK(c.notes.size() == runs.size());  // few steps
+  // Two runs that contradict each other: nothing explains both, and the file says no more than before.
+  std::vector<MeasuredRun> torn = {runs[0], runs[0]};
+  torn[1].step_s *= 3;
+  const Calibration bad = calibrate(start, torn);
+  CHECK(bad.mean_error_after > 0.1);
+  CHECK(bad.cluster.devices[0].provenance == start.devices[0].provenance);
+  const auto noted = [&](const char* what) {
+    return std::any_of(bad.notes.begin(), bad.notes.end(),
+                       [&](const std::string& n) { return n.find(what) != std::string::npos; });
+  };
+  CHECK(noted("given more than once"));
+  CHECK(noted("stays marked"));
   for (const RunResidual& r : compare_runs(c.cluster, others)) {
     CAPTURE(r.layout);
     CHECK(std::abs(r.after / r.measured - 1) < 0.1);
@@ -111,10 +126,39 @@ TEST_CASE("measured_run: medians of the last two thirds of the steps, checkpoint
   CHECK(run.layout.micro_batches() == 3);
   CHECK(run.ranks_per_node == 2);
   CHECK(run.steps == 4);
+  REQUIRE(run.notes.size() == 1);
+  CHECK(run.notes[0].find("1 line is no whole JSON") != std::string::npos);
   CHECK(run.step_s == doctest::Approx(1.15));  // of 1.0, 1.1, 1.2, 1.3
   CHECK(run.seconds[static_cast<size_t>(TimeCategory::communication)] == 0.25);
   write(dir / "metrics.jsonl", "{\"step_s\": 1, \"seconds\": {}}\n");
   CHECK_THROWS_WITH_AS(read_measured_run(dir), doctest::Contains("at least 4 steps"), Error);
+  const auto refused = [&](const std::string& line, const char* what) {
+    CAPTURE(line);
+    write(dir / "metrics.jsonl", "{\"step_s\": 1, \"seconds\": {}}\n" + line + "\n");
+    CHECK_THROWS_WITH_AS(read_measured_run(dir), doctest::Contains(what), Error);
+  };
+  refused(R"({"step_s": null, "seconds": {}})", "metrics.jsonl:2: key \"step_s\": expected a number, found null");
+  refused(R"({"step_s": "1", "seconds": {}})", "metrics.jsonl:2: key \"step_s\": expected a number");
+  refused(R"({"step_s": 0, "seconds": {}})", "metrics.jsonl:2: key \"step_s\": expected more than 0");
+  refused(R"({"step_s": 1, "seconds": null})", "metrics.jsonl:2: key \"seconds\": expected an object");
+  refused(R"({"step_s": 1, "seconds": {"compute": "x"}})", "metrics.jsonl:2: seconds: key \"compute\"");
+  refused(R"({"step_s": 1, "seconds": {"compute": -1}})", "expected 0 or more");
+  refused(R"({"step_s": 1, "seconds": {"checkpoint": 2}})", "expected more than 0 and than seconds.checkpoint");
+  const std::string facts = read_file(dir / "run.json");
+  for (const auto& [was, is] :
+       std::vector<std::pair<std::string, std::string>>{{"\"cpu/avx2\"", "null"},
+                                                        {"\"threads_per_rank\": 1", "\"threads_per_rank\": \"1\""},
+                                                        {"\"threads_per_rank\": 1", "\"threads_per_rank\": 0"},
+                                                        {"\"hosts\": [\"a\", \"a\"]", "\"hosts\": null"},
+                                                        {"\"hosts\": [\"a\", \"a\"]", "\"hosts\": [1, 2]"},
+                                                        {"\"precision\": \"f32\",\n", "\"precision\": 32,\n"}}) {
+    CAPTURE(is);
+    std::string damaged = facts;
+    REQUIRE(damaged.find(was) != std::string::npos);
+    damaged.replace(damaged.find(was), was.size(), is);
+    write(dir / "run.json", damaged);
+    CHECK_THROWS_WITH_AS(read_measured_run(dir), doctest::Contains("run.json: key"), Error);
+  }
   std::filesystem::remove_all(dir);
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("memory_report: a cluster gives the device, its ranks and the kind of 
   CHECK(r.backend.starts_with("cpu/"));
   CHECK(r.fits());
   spec.train.tp = 4;
-  CHECK(has(message_of(spec), "has 2 devices, but the layout needs 4; give --nodes"));
+  CHECK(has(message_of(spec), "has 2 devices, but the layout needs 4; give --nodes 2 or more"));
   spec.cluster = source() + "/configs/clusters/h100-sxm.toml";
   spec.train.tp = 2;
   spec.nodes = 2;

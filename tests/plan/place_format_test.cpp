@@ -207,3 +207,30 @@ TEST_CASE("env: only what follows from the cluster and the names given") {
   p.names.nics.pop_back();
   CHECK(holds(p.error("env"), "3 --nic names, but node box has 4 NICs"));
 }
+
+TEST_CASE("names that could not stand unescaped are refused, whatever the format") {
+  const auto refused = [](const char* flag, auto&& change) {
+    Placed p = placed(1, 2, 2, 1, 1);
+    change(p.names);
+    CAPTURE(flag);
+    CHECK(p.error("k8s").find(flag) == 0);
+    CHECK(p.error("env").find(flag) == 0);
+  };
+  refused("--interface", [](PlaceNames& n) { n.interface = "eth0; rm x"; });
+  refused("--nic", [](PlaceNames& n) { n.nics = {"mlx5_0", "a\"b"}; });
+  for (const char* job : {"", "Upper", "-a", "a-", "a.b", "a\nb"})
+    refused("--job-name", [&](PlaceNames& n) { n.job = job; });
+  refused("--job-name", [](PlaceNames& n) { n.job = std::string(64, 'a'); });
+  refused("--image", [](PlaceNames& n) { n.image = "a\"b"; });
+  refused("--leaf-label", [](PlaceNames& n) { n.leaf_label = "a: b"; });
+  for (const char* id : {"", "1b:00.0", "0000:1b:00.8", "0000:1g:00.0", "0000:1b:00.0\"", "0000-1b:00.0"})
+    refused("--gpu-bus-id", [&](PlaceNames& n) { n.gpu_bus_ids = {id}; });
+  refused("--nic-bus-id", [](PlaceNames& n) {
+    n.gpu_bus_ids = {"0000:1B:00.0"};
+    n.nic_bus_ids = {"0000:1b:00.0"};
+  });
+  Placed p = placed(1, 2, 2, 1, 1);
+  p.names.job = std::string(63, 'a');
+  p.names.image = "registry.example:5000/team/rankwright@sha256:0a";
+  CHECK(p.error("k8s").empty());
+}

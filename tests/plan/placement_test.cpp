@@ -330,6 +330,10 @@ TEST_CASE("host files: as Open MPI reads them") {
   CHECK(parse_hostfile("h", "x")[0].slots == -1);
   CHECK(parse_hostfile("", "x").empty());
   CHECK(error_of([] { parse_hostfile("h1\nh2 slots=many", "hosts"); }).find("hosts:2: slots") != std::string::npos);
+  CHECK(error_of([] { parse_hostfile("h1 slots=4 max_slots=3", "hosts"); }).find("max_slots = 3 is less") !=
+        std::string::npos);
+  CHECK(error_of([] { parse_hostfile("h1\na\"b", "hosts"); }).find("hosts:2: expected a host's name") !=
+        std::string::npos);
   CHECK(error_of([] { parse_hostfile("h2 8", "hosts"); }).find("expected \"h2 slots=N\"") != std::string::npos);
   CHECK(error_of([] { parse_hostfile("h2 slots=-1", "hosts"); }).find("found \"-1\"") != std::string::npos);
 }

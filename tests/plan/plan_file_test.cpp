@@ -85,6 +85,18 @@ TEST_CASE("a file is priced as it stands, and its pipeline drawn in bytes") {
   CHECK_FALSE(known_bubble(view).has_value());
 }
 
+TEST_CASE("a file without a micro-batch: dtrain's where it divides the batch, else one sample") {
+  std::string text = kPlan;
+  text.replace(text.find("micro-batch = 2\n"), 16, "");
+  PlanSpec spec = read(text);
+  CHECK(spec.micro_batch == 0);
+  CHECK(pinned_layout(PlanInputs(spec), "").micro_batch == 1);  // of 12
+  spec.global_batch = 24;
+  CHECK(pinned_layout(PlanInputs(spec), "").micro_batch == 8);
+  spec.dp = 7;
+  CHECK_THROWS_WITH_AS(pinned_layout(PlanInputs(spec), ""), doctest::Contains("give --nodes 7 or more"), Error);
+}
+
 TEST_CASE("no pipeline, no picture") {
   PlanSpec spec = read(kPlan);
   spec.pp = 1;

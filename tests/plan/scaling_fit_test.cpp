@@ -152,3 +152,19 @@ TEST_CASE("measured points from CSV and JSON") {
   CHECK(parse_message("[{\"n\": 1}]").find("step_time_s") != std::string::npos);
   CHECK(parse_message("{\"points\": 3}").find("expected an array") != std::string::npos);
 }
+
+TEST_CASE("scaling points: no step time, byte or number of lines breaks the fit") {
+  const std::string head = "n,step_time_s\n";
+  CHECK(parse_message(head + "1,1\n2,1e-308\n").find("there.csv:3: step_time_s: expected 1e-09 to 1e+09") == 0);
+  CHECK(parse_message(head + "1,1e300\n").find("there.csv:2: step_time_s") == 0);
+  CHECK(parse_message(head + "1,0\n").find("there.csv:2: step_time_s") == 0);
+  CHECK(parse_message(head + "0.5,1\n").find("there.csv:2: n: expected") == 0);
+  CHECK(parse_message("[{\"n\": 1, \"step_time_s\": 1e-300}]").find("there.csv: point 0: step_time_s") == 0);
+  CHECK(parse_scaling_points("\xEF\xBB\xBF" + head + "1,2\n", "there.csv").size() == 1);
+  const std::string bytes = parse_message(head + std::string("1,\0\x1b[31m\n", 9));
+  CHECK(bytes.find("\\u0000\\u001B[31m") != std::string::npos);
+  CHECK(bytes.find('\x1b') == std::string::npos);
+  std::string many = head;
+  for (int i = 0; i <= 10'000; ++i) many += "1,1\n";
+  CHECK(parse_message(many).find("more than 10000 points") != std::string::npos);
+}

@@ -166,6 +166,7 @@ TEST_CASE("search: when nothing fits it says by how much, and what would fit doe
   CHECK(answer.plans.empty());
   CHECK(answer.nothing_fits.find("does not fit by") != std::string::npos);
   REQUIRE(answer.remedy.find("more nodes: with ") == 0);
+  CHECK(answer.remedy.find("micro-batch") != std::string::npos);
   set_node_count(c, std::stoll(answer.remedy.substr(17)));
   CHECK_FALSE(search_plans({wishes(64, 4096), model, c}, 1).plans.empty());
 
@@ -201,4 +202,39 @@ TEST_CASE("search: rejected neighbours say why") {
     CAPTURE(r.change);
     CHECK((r.reason.find("% step: ") != std::string::npos || r.reason.find("does not fit by ") == 0));
   }
+}
+
+TEST_CASE("search: a remedy keeps the pins that it does not name, and says when more nodes cannot be tried") {
+  const ModelSpec model = load_model_spec("llama-2-13b");
+  PlanWishes w = wishes(64, 4096);
+  w.zero = 0;
+  w.tp = 2;
+  w.pp = 1;
+  ClusterSpec c = cluster_of("a100-40", 1);
+  const PlanAnswer answer = search_plans({w, model, c}, 1);
+  REQUIRE(answer.plans.empty());
+  REQUIRE(answer.remedy.find("let more states be sharded") == 0);
+  w.zero.reset();
+  CHECK(search_plans({w, model, c}, 1).plans.front().layout.tp == 2);
+
+  ClusterSpec alone = load_cluster_spec("cpu-2core");
+  CHECK(search_plans({wishes(64, 4096), model, alone}, 1).remedy.find("more nodes could not be tried") == 0);
+
+  PlanWishes small = wishes(8, 64);
+  small.max_memory = 1 << 20;
+  CHECK(search_plans({small, load_model_spec("tiny-llama"), alone}, 1).remedy.find("drop --max-memory") == 0);
+}
+
+TEST_CASE("search: the list names no plan twice for how finely its stages are cut") {
+  const ModelSpec model = load_model_spec("llama-3-70b");
+  const ClusterSpec c = cluster_of("h100-sxm", 8);
+  const PlanAnswer answer = search_plans({wishes(512, 4096), model, c}, 20);
+  for (size_t i = 0; i < answer.plans.size(); ++i)
+    for (size_t j = i + 1; j < answer.plans.size(); ++j) {
+      const Layout &a = answer.plans[i].layout, &b = answer.plans[j].layout;
+      const bool twins = a.tp == b.tp && a.pp == b.pp && a.dp == b.dp && a.zero == b.zero &&
+                         a.micro_batch == b.micro_batch && a.zero_group == b.zero_group && a.recompute == b.recompute &&
+                         a.vpp > 1 && b.vpp > 1;
+      if (twins) CHECK(answer.plans[j].step_s > 1.005 * answer.plans[i].step_s);
+    }
 }

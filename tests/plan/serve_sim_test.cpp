@@ -218,3 +218,26 @@ TEST_CASE("a looser objective never keeps fewer; mean gaps keep at least as many
   }
   CHECK(last > 0);
 }
+
+TEST_CASE("a queue longer than a step lets in is counted in whole") {
+  // Ten at once, one at a time, each a step of 0.01 s: 9, 8, ..., 0 wait.
+  Workload w{.name = "ten", .requests = {}, .rate = 1};
+  for (int i = 0; i < 10; ++i) w.requests.push_back({.arrival_s = 0, .input = 7, .output = 1});
+  SimQuery q = query(w);
+  q.scheduler.max_seqs = 1;
+  const SimResult r = simulate(q);
+  CHECK(r.most_waiting == 9);
+  CHECK(r.mean_waiting == doctest::Approx(4.5));
+  for (size_t i = 0; i < 10; ++i) CHECK(r.requests[i].last_s == doctest::Approx(0.01 * static_cast<double>(i + 1)));
+}
+
+TEST_CASE("of more gaps than are kept every second is") {
+  // 64 streams of 131,074 tokens have 64 more gaps than 2^23.
+  Workload w{.name = "long", .requests = {}, .rate = 1};
+  for (int i = 0; i < 64; ++i) w.requests.push_back({.arrival_s = 0, .input = 1, .output = (1 << 17) + 2});
+  SimQuery q = query(w);
+  q.scheduler.n_pages = 1 << 20;
+  const SimResult r = simulate(q);
+  CHECK(r.tokens == 64 * ((1 << 17) + 2));
+  CHECK(r.gaps_s.size() == (size_t{1} << 22) + 32);
+}

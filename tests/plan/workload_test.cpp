@@ -127,4 +127,5 @@ TEST_CASE("bad descriptions name the key") {
   CHECK(has(describe("in=5,in=6,out=6,rate=1"), "in: expected once"));
   CHECK(has(describe("in=5.5,out=6,rate=1"), "whole number"));
   CHECK(has(describe("in=5,out=6,rate=1,"), "found \"\""));
+  CHECK(has(describe("in=5,out=6,rate=1,requests=1000001"), "from 1 to 1000000"));
 }

@@ -333,3 +333,13 @@ TEST_CASE("damaged files end in an error, never otherwise") {
 
 }  // namespace
 }  // namespace rw
+
+TEST_CASE("cluster_spec: rates near nothing are slips of units, not machines") {
+  const std::string good = rw::cluster_toml(rw::load_cluster_spec("cpu-2core"));
+  for (const char* key : {"peak-f32", "memory-bandwidth", "link-bandwidth"}) {
+    std::string text = good;
+    const size_t at = text.find(std::string("\n") + key + " = ") + 1, end = text.find('\n', at);
+    text.replace(at, end - at, std::string(key) + " = 1e-308");
+    CHECK_THROWS_WITH_AS(rw::parse_cluster_spec(text, "tiny.toml"), doctest::Contains(key), rw::Error);
+  }
+}

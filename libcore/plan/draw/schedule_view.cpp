@@ -52,6 +52,11 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
+int64_t action_count(const PipelineShape& shape) {
+  const int64_t each = shape.kind == ScheduleKind::zb_h1 ? 3 : 2;
+  return each * shape.stages * shape.chunks * shape.micro_batches;
+}
+
 ScheduleView even_schedule(const EvenStages& in) {
   const auto stages = static_cast<size_t>(in.shape.stages), chunks = static_cast<size_t>(in.shape.chunks);
   const auto each = [&](double v) { return std::vector(stages, std::vector(chunks, v / static_cast<double>(chunks))); };
@@ -153,7 +158,8 @@ std::string schedule_text(const ScheduleView& view, int width) {
   text += fmt::format("{}, {} stages, {} chunk{} each, {} micro-batches: the pipeline takes {}\n",
                       schedule_name(view.shape.kind), view.shape.stages, view.shape.chunks,
                       view.shape.chunks == 1 ? "" : "s", view.shape.micro_batches, time_text(timeline.seconds));
-  text += fmt::format("bubble {:.2f} % of the stages' time", 100 * timeline.bubble);
+  text += fmt::format("bubble {:.2f} % of the stages' time, averaged over stages, unequal stages included",
+                      100 * timeline.bubble);
   if (const auto known = known_bubble(view))
     text += fmt::format(
         ", {:.2f} % by formula: {}{}", 100 * *known,

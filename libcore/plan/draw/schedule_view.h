@@ -20,6 +20,10 @@ struct ScheduleView {
   bool in_bytes = false;     // kept, base are bytes; otherwise shares of a stage's micro-batch
 };
 
+// Forwards and backwards (or their halves) of all stages. Beyond the most, pictures and JSON would take half a GiB.
+int64_t action_count(const PipelineShape& shape);
+inline constexpr int64_t kMostDrawnActions = 1 << 18;
+
 // A step of equal stages: seconds of a micro-batch through a stage's all chunks; `kept` counts micro-batches.
 struct EvenStages {
   PipelineShape shape;

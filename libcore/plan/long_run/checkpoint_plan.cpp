@@ -137,6 +137,9 @@ double checkpoint_bytes(const ModelSpec& model) {
 
 CheckpointPlan plan_checkpoints(const CheckpointQuery& q) {
   const CheckpointTerms& t = q.terms;
+  if (t.blocking < 0 && t.blocking != -1)
+    fail(ErrorKind::usage, "--blocking {}: expected seconds of 0 or more, or -1 for the copy to host memory",
+         t.blocking);
   CheckpointPlan plan;
   plan.params = n_params(q.model);
   plan.bytes = checkpoint_bytes(q.model);
@@ -160,11 +163,17 @@ CheckpointPlan plan_checkpoints(const CheckpointQuery& q) {
   const double background = sync ? 0 : plan.blocking_s + plan.write_s;
   plan.young_s = young_interval_s(f.cost_s, f.mtbf_s);
   if (plan.step_s > 0) {
-    plan.interval_steps = optimal_interval_steps(
-        {.cost_s = f.cost_s, .background_s = background, .mtbf_s = f.mtbf_s, .step_s = plan.step_s});
+    IntervalInputs inputs{.cost_s = f.cost_s, .background_s = background, .mtbf_s = f.mtbf_s, .step_s = plan.step_s};
+    plan.interval_steps = optimal_interval_steps(inputs);
+    if (background > 0) {
+      inputs.background_s = 0;
+      plan.write_decides = optimal_interval_steps(inputs) < plan.interval_steps;
+    }
     f.interval_s = static_cast<double>(plan.interval_steps) * plan.step_s;
   } else {
-    f.interval_s = std::max({optimal_interval_s(f.cost_s, f.mtbf_s), background, 1e-3});
+    const double best = optimal_interval_s(f.cost_s, f.mtbf_s);
+    f.interval_s = std::max({best, background, 1e-3});
+    plan.write_decides = background > best;
   }
   plan.goodput = expected_goodput(f);
   plan.first_order_goodput = first_order_goodput(f);
@@ -190,6 +199,7 @@ Json checkpoint_plan_json(const CheckpointPlan& p) {
           {"step_s", known(p.step_s, p.step_s > 0)},
           {"interval_steps", p.step_s > 0 ? Json(p.interval_steps) : Json()},
           {"interval_s", f.interval_s},
+          {"write_decides", p.write_decides},
           {"young_interval_s", p.young_s},
           {"goodput", p.goodput},
           {"first_order_goodput", p.first_order_goodput},
@@ -219,6 +229,8 @@ std::string checkpoint_plan_text(const CheckpointPlan& p) {
   line("save every",
        fmt::format("{}{}; Young's sqrt(2 C M) is {}", p.step_s > 0 ? fmt::format("{} steps, ", p.interval_steps) : "",
                    format_seconds(f.interval_s), format_seconds(p.young_s)));
+  if (p.write_decides)
+    line("", "the time to write decides: a save waits until the one before is committed, which a step tells all ranks");
   line("a failure loses", format_seconds(p.lost_work_s) + " of training");
   line("goodput", fmt::format("{:.2f} % of the time is training that stands ({:.2f} % to first order)", 100 * p.goodput,
                               100 * p.first_order_goodput));

@@ -41,6 +41,7 @@ struct CheckpointPlan {
   double young_s = 0;     // sqrt(2 C M), for comparison
   double step_s = 0;      // 0: unknown
   int64_t interval_steps = 0;
+  bool write_decides = false;  // the best interval is shorter than a save takes to be written
   double goodput = 0, first_order_goodput = 0, lost_work_s = 0;
   // Of the whole training, when tokens were asked for: seconds with failures, and how many of them.
   double tokens = 0, training_s = 0, expected_failures = 0;

@@ -46,7 +46,8 @@ ScalingFit fit_scaling(std::span<const ScalingPoint> points);
 
 // Measured points from CSV (a head line with n and step_time_s, and weight or tokens when they are known) or JSON (an
 // array of objects with these keys, or an object with such an array "points"). Seconds are divided by tokens where
-// there are any. Error{input} names file, line or entry, and what is missing.
+// there are any. Error{input} names file, line or entry, and what is missing or out of
+// range: steps of 1e-9 to 1e9 s, at most 10,000 points.
 std::vector<ScalingPoint> parse_scaling_points(const std::string& text, const std::string& where);
 
 }  // namespace rw

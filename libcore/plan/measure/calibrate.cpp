@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <memory>
 
 #include "libcore/base/error.h"
@@ -96,6 +98,24 @@ double mean_error(const std::vector<RunResidual>& runs, double RunResidual::*pre
   return sum / static_cast<double>(runs.size());
 }
 
+// What the runs themselves leave doubtful.
+std::vector<std::string> notes_of(const std::vector<MeasuredRun>& runs) {
+  constexpr int64_t kFewSteps = 8;  // whose median one slow step moves
+  std::vector<std::string> notes;
+  std::map<std::string, int> times;  // by the folder, however it was written
+  for (const MeasuredRun& run : runs) {
+    notes.insert(notes.end(), run.notes.begin(), run.notes.end());
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::weakly_canonical(run.where, error);
+    if (++times[error ? run.where : real.string()] == 2)
+      notes.push_back(fmt::format("{}: the same run is given more than once and counts as often", run.where));
+    if (run.steps < kFewSteps)
+      notes.push_back(fmt::format("{}: the medians are of {} steps; train so long that {} or more count", run.where,
+                                  run.steps, kFewSteps));
+  }
+  return notes;
+}
+
 }  // namespace
 
 Calibration calibrate(const ClusterSpec& cluster, const std::vector<MeasuredRun>& runs) {
@@ -103,7 +123,7 @@ Calibration calibrate(const ClusterSpec& cluster, const std::vector<MeasuredRun>
   constexpr double kDeviation = 0.02;  // relative, of a measured median
   constexpr double kSmall = 0.02;      // of a step: communication below it is not worth fitting
   const std::vector<Priceable> all = priceable(cluster, runs);
-  Calibration out{.cluster = cluster, .numbers = {}, .runs = {}};
+  Calibration out{.cluster = cluster, .numbers = {}, .runs = {}, .notes = notes_of(runs)};
   ClusterSpec& fitted = out.cluster;
   NodeType& node = fitted.nodes.front();
   DeviceType& device = *std::find_if(fitted.devices.begin(), fitted.devices.end(),
@@ -129,10 +149,15 @@ Calibration calibrate(const ClusterSpec& cluster, const std::vector<MeasuredRun>
   residuals(fit.parameters);
   for (size_t i = 0; i < turned.size(); ++i)
     out.numbers.push_back({turned[i].name, parameters[i].start, fit.parameters[i]});
-  device.provenance = provenance_name(Provenance::measured);
   out.runs = residuals_of(all, cluster, fitted);
   out.mean_error_before = mean_error(out.runs, &RunResidual::before);
   out.mean_error_after = mean_error(out.runs, &RunResidual::after);
+  constexpr double kExplained = 0.1;
+  if (out.mean_error_after <= kExplained) device.provenance = provenance_name(Provenance::measured);
+  else
+    out.notes.push_back(
+        fmt::format("the fit misses the runs by {:.0f} % on average, more than {:.0f} %: {} stays marked {}",
+                    100 * out.mean_error_after, 100 * kExplained, device.name, device.provenance));
   return out;
 }
 

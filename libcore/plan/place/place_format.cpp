@@ -8,6 +8,7 @@
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
+#include "libcore/plan/place/place_names.h"
 #include "libcore/plan/price/collective_seconds.h"
 
 namespace rw {
@@ -185,6 +186,7 @@ std::string env_text(const PlaceFile& f) {
 }
 
 std::string place_file(const PlaceFile& file, const std::string& format) {
+  check_place_names(file.names);
   if (format == "rankfile") return rankfile_text(file);
   if (format == "hostfile") return hostfile_text(file);
   if (format == "slurm") return slurm_text(file);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <sstream>
 
 #include "libcore/base/error.h"
+#include "libcore/base/toml_table.h"
+#include "libcore/plan/place/place_names.h"
 
 namespace rw {
 namespace {
@@ -26,16 +29,24 @@ std::vector<HostSlots> parse_hostfile(const std::string& text, const std::string
     std::istringstream words(line.substr(0, line.find('#')));
     HostSlots host;
     if (!(words >> host.host)) continue;
+    if (!is_host_name(host.host))
+      fail(ErrorKind::input, "{}:{}: expected a host's name of letters, digits and .-_:, found {}", where, number,
+           toml_quoted(host.host));
+    int64_t most = std::numeric_limits<int64_t>::max();
     for (std::string word; words >> word;) {
       const std::string key = word.substr(0, word.find('='));
       if (key.size() == word.size())
-        fail(ErrorKind::input, "{}:{}: expected \"{} slots=N\", found \"{}\"", where, number, host.host, word);
-      if (key != "slots") continue;
+        fail(ErrorKind::input, "{}:{}: expected \"{} slots=N\", found {}", where, number, host.host, toml_quoted(word));
+      const bool is_most = key == "max_slots" || key == "max-slots";
+      if (key != "slots" && !is_most) continue;
       const std::string value = word.substr(key.size() + 1);
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), host.slots);
-      if (error != std::errc() || end != value.data() + value.size() || host.slots < 0)
-        fail(ErrorKind::input, "{}:{}: slots: expected a whole number, found \"{}\"", where, number, value);
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), is_most ? most : host.slots);
+      if (error != std::errc() || end != value.data() + value.size() || host.slots < -1 || most < 0 || value[0] == '-')
+        fail(ErrorKind::input, "{}:{}: {}: expected a whole number, found {}", where, number, key, toml_quoted(value));
     }
+    if (most < std::max<int64_t>(1, host.slots))
+      fail(ErrorKind::input, "{}:{}: host {}: max_slots = {} is less than its slots, {}", where, number, host.host,
+           most, std::max<int64_t>(1, host.slots));
     const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& h) { return h.host == host.host; });
     if (same == hosts.end()) hosts.push_back(host);
     else same->slots = std::max<int64_t>(1, same->slots) + std::max<int64_t>(1, host.slots);

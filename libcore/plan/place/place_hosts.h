@@ -12,8 +12,8 @@ struct HostSlots {
   std::string host;
   int64_t slots = -1;  // -1: the file does not say
 };
-// A host a line, "slots=N" (other keys are passed over), # comments; a host that stands there again adds its slots, or
-// one. Error{input} names file and line.
+// A host a line, "slots=N" (max_slots is no less, other keys are passed over), # comments; a host that stands there
+// again adds its slots, or one. Error{input} names file and line.
 std::vector<HostSlots> parse_hostfile(const std::string& text, const std::string& where);
 
 // The cluster's nodes in its order under the hosts' names. Error{usage}: other numbers of hosts than of nodes, a host

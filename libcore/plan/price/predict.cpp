@@ -250,6 +250,9 @@ StepSeconds Predictor::Impl::step_seconds(const Layout& l, Effort effort, Timeli
                                                                             : pipeline_simulated(l, parts, keep);
   // Each chunk of each micro-batch waits for one message either way, as do the steps of the bubble.
   if (blocking) pipe.exposed_pp = 2 * message * static_cast<double>(l.vpp * l.micro_batches() + l.pp - 1);
+  // Messages that travel beside compute cost their share of it, as gradients do.
+  else if (trainer.is_dtrain())
+    pipe.exposed_pp += 2 * (1 - device.overlap) * message * static_cast<double>(l.vpp * l.micro_batches());
   const double exposed_dp = exposed_dp_seconds({.model = query.model,
                                                 .layout = l,
                                                 .topology = topology,

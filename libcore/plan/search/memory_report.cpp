@@ -9,6 +9,7 @@
 #include "libcore/base/error.h"
 #include "libcore/model/exec.h"
 #include "libcore/plan/search/memory_remedy.h"
+#include "libcore/plan/search/plan_file.h"
 #include "libcore/train/setup.h"
 
 namespace rw {
@@ -24,6 +25,7 @@ struct Place {
   double limit = 0;
   int64_t devices = 0, devices_per_node = 0;
   bool cpu = false;
+  ClusterSpec cluster;
 };
 
 Place place_of(const MemorySpec& spec) {
@@ -44,6 +46,7 @@ Place place_of(const MemorySpec& spec) {
     place.cpu = place.cpu && d.is_cpu();
   }
   if (place.limit == 0) place.limit = least;
+  place.cluster = std::move(cluster);
   return place;
 }
 
@@ -51,8 +54,8 @@ int64_t ranks_of(const MemorySpec& spec, const Place& place) {
   const int64_t needed = ranks_needed(spec.train);
   if (place.devices == 0) return needed;
   if (needed > place.devices)
-    fail(ErrorKind::usage, "--cluster {} has {} devices, but the layout needs {}; give --nodes", spec.cluster,
-         place.devices, needed);
+    fail(ErrorKind::usage, "--cluster {} has {} devices, but the layout needs {}; give --nodes {} or more",
+         spec.cluster, place.devices, needed, nodes_for(place.cluster, needed));
   return spec.train.dp == "auto" ? place.devices : needed;
 }
 

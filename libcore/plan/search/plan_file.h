@@ -12,8 +12,15 @@ namespace rw {
 // Error{usage} for keys that `dtrain` does not know, and without seq-len and global-batch.
 std::string read_plan_file(PlanSpec& spec, const std::string& text, const std::string& where);
 
-// The layout of pins that are numbers, settled as `dtrain` settles it; what is not pinned takes dtrain's defaults. dp
-// fills the cluster. Error{usage}, also when the cluster has fewer devices than the layout needs.
+// Pins that contradict each other whatever the model, for layouts without one: Error{usage} as settle_layout has it.
+void check_bare_pins(const PlanSpec& spec);
+
+// Nodes of the cluster that have so many devices: for "give --nodes"; whole copies of a cluster of several node types.
+int64_t nodes_for(const ClusterSpec& cluster, int64_t devices);
+
+// The layout of pins that are numbers, settled as `dtrain` settles it; what is not pinned takes dtrain's defaults, but
+// micro-batch 1 where dtrain's does not divide the batch. dp fills the cluster. Error{usage}, also when the cluster has
+// fewer devices than the layout needs.
 Layout pinned_layout(const PlanInputs& inputs, const std::string& stage_layers);
 
 // What the inputs mean, priced: the pinned layout with `from_file`, otherwise the best plan that the pins allow.

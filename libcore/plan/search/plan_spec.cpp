@@ -8,6 +8,7 @@
 #include "kernels/plain_sizes.h"
 #include "libcore/base/error.h"
 #include "libcore/base/hash.h"
+#include "libcore/base/units.h"
 #include "libcore/base/version.h"
 #include "libcore/model/exec.h"
 #include "libcore/spec/param_table.h"
@@ -73,7 +74,7 @@ FieldList fields(PlanSpec& s) {
        .group = "Work"},
       {.name = "tokens",
        .value = &s.tokens,
-       .help = "tokens of the whole training: adds its days and its price",
+       .help = "tokens of the whole training, like 1e12: adds its days and its price",
        .min = 0,
        .group = "Work"},
       {.name = "tp",
@@ -165,6 +166,18 @@ PlanInputs::PlanInputs(const PlanSpec& spec, ClusterSpec cluster) : spec_(spec),
   if (spec_.global_batch < 1)
     fail(ErrorKind::usage, "--global-batch is missing: expected the samples of an optimizer step, like 256");
   model_ = load_model_spec(spec_.model);
+  if (spec_.recompute_layers > 0 && (spec_.recompute == "none" || spec_.recompute == "auto"))
+    fail(ErrorKind::usage,
+         "--recompute-layers {} says where --recompute applies, but that is {}; give --recompute "
+         "selective or full",
+         spec_.recompute_layers, spec_.recompute);
+  for (const NodeType& node : cluster_.nodes) {
+    const DeviceType& device = cluster_.device_of(node);
+    if (spec_.max_memory > device.memory - device.reserve)
+      fail(ErrorKind::usage, "--max-memory {} is more than {} has beside its reserve, {}; leave it out to use all",
+           format_bytes(static_cast<double>(spec_.max_memory)), device.name,
+           format_bytes(static_cast<double>(device.memory - device.reserve)));
+  }
   if (spec_.seq_len == 0) spec_.seq_len = std::min<int64_t>(model_.max_position, 4096);
   if (spec_.seq_len > model_.max_position)
     fail(ErrorKind::usage, "--seq-len = {} is longer than the model's longest sequence, {} (max_position_embeddings)",
@@ -217,6 +230,8 @@ std::string plan_toml(const PlanInputs& in, const Prediction& p) {
   number("sp", l.sp);
   number("zero", l.zero);
   text("zero-group", zero_group_name(l.zero_group));
+  // Where nodes shard within themselves, a dry run elsewhere must know how large they are.
+  if (l.zero_group == ZeroGroup::node) number("ranks-per-node", Topology(in.cluster()).ranks_per_node());
   text("recompute", recompute_name(l.recompute));
   if (l.recompute != Recompute::none) number("recompute-layers", l.recompute_layers);
   text("schedule", schedule_name(l.schedule));

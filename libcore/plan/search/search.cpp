@@ -5,23 +5,14 @@
 #include <tuple>
 
 #include "libcore/plan/search/layout_space.h"
+#include "libcore/plan/search/remedy.h"
 #include "libcore/plan/search/why_not.h"
 
 namespace rw {
 namespace {
 
-constexpr size_t kSimulated = 32;          // of the best by formula, whose schedules are run
+constexpr size_t kSimulated = 48;          // of the best by formula, whose schedules are run
 constexpr int64_t kMostActions = 1 << 19;  // of a schedule worth running: beyond it the bubble is a formula
-
-int64_t largest_stage(const Layout& l) {
-  int64_t most = 0;
-  for (int64_t s = 0; s < l.pp; ++s) {
-    int64_t n = 0;
-    for (int64_t c = 0; c < l.vpp; ++c) n += l.layers_of(s, c).end - l.layers_of(s, c).begin;
-    most = std::max(most, n);
-  }
-  return most;
-}
 
 struct Candidate {
   Layout layout;
@@ -36,6 +27,22 @@ bool faster(double a_s, const Layout& a, double b_s, const Layout& b) {
   constexpr double kSame = 1e-9;  // relative: what only differs in rounding is the same
   if (std::abs(a_s - b_s) > kSame * b_s) return a_s < b_s;
   return simpler(a, b);
+}
+
+// Of plans that differ in nothing but how finely stages are cut, as fast as each other, the first says it all.
+void drop_near_twins(std::vector<Prediction>& plans) {
+  constexpr double kAsFast = 0.005;
+  const auto twins = [](const Prediction& a, const Prediction& b) {
+    const Layout &x = a.layout, &y = b.layout;
+    return std::tuple(x.tp, x.pp, x.dp, x.sp, x.zero, x.zero_group, x.micro_batch, x.recompute) ==
+               std::tuple(y.tp, y.pp, y.dp, y.sp, y.zero, y.zero_group, y.micro_batch, y.recompute) &&
+           x.vpp > 1 && y.vpp > 1 && std::abs(a.step_s - b.step_s) <= kAsFast * a.step_s;
+  };
+  std::vector<Prediction> kept;
+  for (Prediction& p : plans)
+    if (std::none_of(kept.begin(), kept.end(), [&](const Prediction& k) { return twins(k, p); }))
+      kept.push_back(std::move(p));
+  plans = std::move(kept);
 }
 
 }  // namespace
@@ -64,6 +71,10 @@ bool takes_least_recompute(const PlanQuestion& q, const Predictor& predictor, La
     if (worst.memory.total() <= limit) return true;
   }
   return false;
+}
+
+Effort effort_for(const Layout& l) {
+  return 3 * l.micro_batches() * l.vpp * l.pp > kMostActions ? Effort::closed_form : Effort::simulated;
 }
 
 PlanAnswer search_plans(const PlanQuestion& q, int64_t top) {
@@ -97,14 +108,11 @@ PlanAnswer search_plans(const PlanQuestion& q, int64_t top) {
   const size_t kept = std::min(fitting.size(), std::max(kSimulated, static_cast<size_t>(top)));
   std::partial_sort(fitting.begin(), fitting.begin() + static_cast<int64_t>(kept), fitting.end(), by_time);
   fitting.resize(kept);
-  for (const Candidate& c : fitting) {
-    const int64_t actions = 3 * c.layout.micro_batches() * c.layout.vpp * c.layout.pp;
-    answer.plans.push_back(
-        predictor.predict(c.layout, actions > kMostActions ? Effort::closed_form : Effort::simulated));
-  }
+  for (const Candidate& c : fitting) answer.plans.push_back(predictor.predict(c.layout, effort_for(c.layout)));
   std::stable_sort(answer.plans.begin(), answer.plans.end(), [](const Prediction& a, const Prediction& b) {
     return faster(a.step_s, a.layout, b.step_s, b.layout);
   });
+  drop_near_twins(answer.plans);
   if (static_cast<int64_t>(answer.plans.size()) > top) answer.plans.resize(static_cast<size_t>(top));
   answer.rejected = why_not(q, predictor, answer.plans.front());
   return answer;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "libcore/base/error.h"
 #include "libcore/base/units.h"
 #include "libcore/plan/search/layout_space.h"
 
@@ -26,6 +25,9 @@ std::string owners_text(const RankMemory& memory) {
 
 // The category that grew most from the best to another, in words.
 std::string slower_because(const Prediction& best, const Prediction& other, int64_t ranks_per_node) {
+  constexpr double kSame = 5e-4;  // relative
+  if (other.step_s <= best.step_s * (1 + kSame))
+    return other.memory.total() > best.memory.total() ? "as fast, and takes more memory" : "as fast";
   const StepSeconds &a = best.time, &b = other.time;
   struct Growth {
     double seconds;
@@ -42,7 +44,9 @@ std::string slower_because(const Prediction& best, const Prediction& other, int6
       {b.compute - a.compute,
        other.layout.recompute > best.layout.recompute || other.layout.recompute_layers > best.layout.recompute_layers
            ? "more would be computed again"
-           : "matrix products of that size run less efficiently"}};
+       : other.layout.tp != best.layout.tp || other.layout.micro_batch != best.layout.micro_batch
+           ? "matrix products of that size run less efficiently"
+           : "the largest stage would have more to compute"}};
   return std::max_element(std::begin(growths), std::end(growths),
                           [](const Growth& x, const Growth& y) { return x.seconds < y.seconds; })
       ->reason;
@@ -54,8 +58,9 @@ struct Change {
 };
 
 Layout dealt(Layout l, const ModelSpec& model, Dealer& dealer) {
-  if (l.pp * l.vpp >= 1 && l.pp * l.vpp <= model.layers) l.stage_layers = dealer.deal(l.pp * l.vpp);
-  if (l.pp == 1 && l.vpp > 1) l.vpp = 1, l.stage_layers = dealer.deal(1);
+  if (l.pp == 1 || l.pp > model.layers) l.vpp = 1;
+  else l.vpp = std::min(l.vpp, model.layers / l.pp);
+  if (l.pp <= model.layers) l.stage_layers = dealer.deal(l.pp * l.vpp);
   if (l.vpp == 1 && l.schedule == ScheduleKind::interleaved) l.schedule = ScheduleKind::one_f_one_b;
   if (l.vpp > 1) l.schedule = ScheduleKind::interleaved;
   if (l.tp == 1) l.sp = false;
@@ -94,7 +99,7 @@ std::vector<Change> neighbours(const PlanQuestion& q, const Layout& best, Dealer
     }
   }
   l = best;
-  if (!q.zero)
+  if (!q.zero && best.dp > 1)
     for (const int64_t zero : {best.zero - 1, best.zero + 1})
       if (zero >= 0 && zero <= 3)
         l.zero = zero, l.zero_group = zero == 0 ? ZeroGroup::all : best.zero_group, add("zero", zero, best.zero, l);
@@ -130,9 +135,9 @@ std::vector<Rejected> why_not(const PlanQuestion& q, Predictor& predictor, const
       r.reason = fmt::format("does not fit by {} on stage {} ({})", format_bytes(worst.memory.total() - limit),
                              worst.stage, owners_text(worst.memory));
     } else {
-      const Prediction p = predictor.predict(c.layout, Effort::closed_form);
+      const Prediction p = predictor.predict(c.layout, effort_for(c.layout));
       r.step_s = p.step_s;
-      if (p.step_s < best.step_s) continue;  // the formula's and the simulation's rounding: as good as the best
+      if (p.step_s < best.step_s) continue;  // recomputes less or more than the search tried: as good as the best
       r.reason = fmt::format("{:+.1f} % step: {}", 100 * (p.step_s / best.step_s - 1),
                              slower_because(best, p, predictor.topology().ranks_per_node()));
     }
@@ -162,80 +167,7 @@ PlanQuestion of_cluster(const PlanQuestion& q, const ClusterSpec& cluster) {
   return {static_cast<const PlanWishes&>(q), q.model, cluster};
 }
 
-void drop_pins(PlanQuestion& q) {
-  q.tp = q.pp = q.vpp = q.dp = q.micro_batch = q.recompute_layers = 0;
-  q.sp.reset();
-  q.zero.reset();
-  q.zero_group.reset();
-  q.recompute.reset();
-  q.schedule.reset();
-}
-
 }  // namespace
-
-std::string find_remedy(const PlanQuestion& asked) {
-  const auto fits = [](const PlanQuestion& q) {
-    Predictor predictor(predict_query(q));
-    const int64_t ranks = q.ranks > 0 ? q.ranks : q.cluster.device_count();
-    Dealer dealer(q.model, q.seq_len);
-    std::string found;
-    for_each_layout(q, ranks, std::min(ranks, predictor.topology().ranks_per_node()), dealer, [&](const Layout& l) {
-      if (!found.empty()) return;
-      Layout layout = l;
-      WorstStage worst;
-      if (takes_least_recompute(q, predictor, layout, worst)) found = layout.text();
-    });
-    return found;
-  };
-  const auto without = [&](const char* what, auto&& unpin) -> std::string {
-    PlanQuestion q = asked;
-    if (!unpin(q)) return "";
-    const std::string layout = fits(q);
-    return layout.empty() ? "" : fmt::format("{}: then {} fits", what, layout);
-  };
-  const auto all_recompute = [](PlanQuestion& q) {
-    const bool pinned = q.recompute.has_value();
-    q.recompute.reset();
-    q.recompute_layers = 0;
-    return pinned;
-  };
-  const auto small_micro_batch = [](PlanQuestion& q) { return std::exchange(q.micro_batch, 0) > 1; };
-  const auto any_zero = [](PlanQuestion& q) {
-    const bool pinned = q.zero || q.zero_group;
-    q.zero.reset();
-    q.zero_group.reset();
-    return pinned;
-  };
-  const auto any_grid = [](PlanQuestion& q) {
-    const bool pinned = q.tp > 0 || q.pp > 0 || q.dp > 0 || q.vpp > 0 || q.schedule || q.sp;
-    q.tp = q.pp = q.dp = q.vpp = 0;
-    q.schedule.reset();
-    q.sp.reset();
-    return pinned;
-  };
-  std::string found = without("let activations be computed again (--recompute full or auto)", all_recompute);
-  if (found.empty())
-    found = without("fewer tokens per micro-batch (a smaller --micro-batch, or auto)", small_micro_batch);
-  if (found.empty()) found = without("let more states be sharded (--zero auto)", any_zero);
-  if (found.empty()) found = without("leave --tp, --pp, --dp, --vpp and --schedule open", any_grid);
-  if (found.empty() && asked.ranks == 0) {
-    constexpr int64_t kMostNodes = 1 << 15;
-    ClusterSpec larger = asked.cluster;
-    for (int64_t nodes = 2 * asked.cluster.node_count(); found.empty() && nodes <= kMostNodes; nodes *= 2) {
-      if (asked.global_batch % 2 != 0 || nodes > asked.global_batch * asked.model.layers) break;
-      PlanQuestion q = of_cluster(asked, larger);
-      drop_pins(q);
-      try {
-        set_node_count(larger, nodes);
-        if (const std::string layout = fits(q); !layout.empty())
-          found = fmt::format("more nodes: with {} ({} devices) {} fits", nodes, larger.device_count(), layout);
-      } catch (const Error&) {
-        break;  // no layout of so many ranks, or no network: more will not help
-      }
-    }
-  }
-  return found;
-}
 
 std::vector<std::string> explain(const PlanQuestion& asked, const PlanAnswer& answer) {
   if (answer.plans.empty()) return {};
@@ -278,8 +210,8 @@ std::vector<std::string> explain(const PlanQuestion& asked, const PlanAnswer& an
   std::vector<std::string> lines;
   constexpr double kDecides = 0.005;
   if (relaxed.empty() || relaxed.front().step_s > (1 - kDecides) * best.step_s)
-    lines.push_back("compute decides: neither more memory nor faster links would make a better plan");
-  else lines.push_back(fmt::format("{} decides", relaxed.front().limit));
+    lines.push_back("what decides: compute; neither more memory nor faster links would make a better plan");
+  else lines.push_back(fmt::format("what decides: {}", relaxed.front().limit));
   for (const Relaxed& r : relaxed)
     if (r.step_s <= (1 - kDecides) * best.step_s) lines.push_back(r.gain);
   return lines;

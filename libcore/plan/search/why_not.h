@@ -1,4 +1,4 @@
-// Why the layouts beside the best were not taken, what decided, and what would help when nothing fits.
+// Why the layouts beside the best were not taken, and what decided.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,6 +8,8 @@
 namespace rw {
 
 PredictQuery predict_query(const PlanQuestion& question);
+// Simulated, unless the schedule is too long to be worth it.
+Effort effort_for(const Layout& layout);
 // Bytes of a rank that a plan may take.
 double memory_limit(const PlanQuestion& question, const Predictor& predictor);
 // Sets the least recomputation with which a layout fits; false: none does, and the layout has the most.
@@ -28,8 +30,5 @@ class NearMiss {
   WorstStage worst_;
   double missing_ = 0;
 };
-
-// The smallest change with which something fits: a pin less, more nodes. "" when none was found.
-std::string find_remedy(const PlanQuestion& question);
 
 }  // namespace rw

@@ -18,6 +18,7 @@ struct ServeMemory {
   int64_t page_bytes = 0, page_tokens = 0, n_pages = 0;
   double full_sequences = 0;  // of --max-model-len that fit side by side
   int64_t max_context = 0;    // longest sequence that would fit alone, at most the model's
+  int64_t least = 0;          // of --memory, for one sequence of --max-model-len; a whole number of MiB
   std::string fault;          // why not one sequence of --max-model-len fits; "" when it does
   double kv_bytes_per_token() const { return static_cast<double>(page_bytes) / static_cast<double>(page_tokens); }
 };
@@ -35,6 +36,7 @@ struct ServeInstance {
   ServeMemory memory;
   SchedulerSpec scheduler;         // n_pages 0 when it does not fit
   std::optional<StepPrice> price;  // none when it does not fit
+  // guess, but on devices whose calibration was measured: no decode step of another was ever checked.
   Provenance provenance = Provenance::roofline;
 };
 // Error{usage} when the model cannot be cut into tp parts, with the reason.

@@ -83,6 +83,8 @@ struct ServeOptions::Impl {
 
   void price(ServeOption& o) const {
     o.devices = o.server.tp * o.server.replicas + o.decoder.tp * o.decoder.replicas;
+    for (ServerGroup* g : {&o.server, &o.decoder})
+      if (g->rate > 0 && g->replicas > 0) g->load = q.workload.rate / (static_cast<double>(g->replicas) * g->rate);
     const double each = cluster.device_of(node()).price;
     o.cost_per_hour = each * static_cast<double>(o.devices);
     if (o.stats.output_tokens_per_s > 0)
@@ -94,6 +96,7 @@ struct ServeOptions::Impl {
     if (o.feasible) return;
     if (!has_room && o.stats.attainment >= objective.attainment) {
       o.why = fmt::format("needs {} devices, there are {}", o.devices, o.devices_there);
+      o.short_of_devices = true;
       return;
     }
     o.why = fmt::format("{:.1f} % of the requests keep the objective", 100 * o.stats.attainment);
@@ -269,15 +272,44 @@ ServeOption ServeOptions::colocated(int64_t tp) { return impl_->colocated(tp, im
 ServeOption ServeOptions::with_replicas(int64_t tp, int64_t replicas) { return impl_->colocated(tp, replicas); }
 std::vector<ServeOption> ServeOptions::split() { return impl_->split(impl_->q.spec.fixed_replicas()); }
 
+bool by_price(const std::vector<ServeOption>& options) {
+  const bool any = std::any_of(options.begin(), options.end(), [](const ServeOption& o) { return o.devices > 0; });
+  return any && std::all_of(options.begin(), options.end(),
+                            [](const ServeOption& o) { return o.devices == 0 || o.cost_per_hour > 0; });
+}
+
 void rank_options(std::vector<ServeOption>& options) {
-  const bool priced = std::all_of(options.begin(), options.end(),
-                                  [](const ServeOption& o) { return o.devices == 0 || o.cost_per_hour > 0; });
+  const bool priced = by_price(options);
   const auto key = [&](const ServeOption& o) {
     const double cost = priced ? o.cost_per_hour : static_cast<double>(o.devices);
     return std::tuple(!o.feasible, o.devices == 0, o.feasible ? cost : -o.stats.attainment, o.stats.itl_s.p99, o.split);
   };
   std::stable_sort(options.begin(), options.end(),
                    [&](const ServeOption& a, const ServeOption& b) { return key(a) < key(b); });
+}
+
+std::vector<ServeOption> serve_options(const ServePlanQuery& query) {
+  std::vector<std::unique_ptr<ServeOptions>> types;
+  for (size_t t = 0; t < query.cluster.nodes.size(); ++t) types.push_back(std::make_unique<ServeOptions>(query, t));
+  std::vector<ServeOption> options;
+  const auto add_colocated = [&] {
+    for (const auto& type : types)
+      for (const int64_t tp : type->tps()) options.push_back(type->colocated(tp));
+  };
+  const ServeMode mode = query.spec.serve_mode();
+  if (mode != ServeMode::split) add_colocated();
+  if (mode != ServeMode::colocated && query.spec.fixed_replicas() != 1)
+    for (const auto& type : types)
+      for (ServeOption& o : type->split()) options.push_back(std::move(o));
+  if (options.empty()) {
+    add_colocated();
+    for (ServeOption& o : options) {
+      if (o.feasible || o.short_of_devices) o.why = "no pair of prefill and decode servers keeps the objective";
+      o.feasible = o.short_of_devices = false;
+    }
+  }
+  rank_options(options);
+  return options;
 }
 
 }  // namespace rw

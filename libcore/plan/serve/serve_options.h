@@ -15,6 +15,7 @@ namespace rw {
 struct ServerGroup {
   int64_t tp = 0, replicas = 0;
   double rate = 0, capacity = 0;  // requests a second that one of them sustains, and does at most
+  double load = 0;                // a server's share of the workload's rate, by what it sustains; 0: it sustains none
   ServeMemory memory;
 };
 
@@ -29,7 +30,8 @@ struct ServeOption {
   double handoff_s = 0;                                   // of a split one, of a prompt of mean length
   double cost_per_hour = 0, cost_per_million_tokens = 0;  // output tokens; 0: no price
   bool feasible = false;
-  std::string why;  // not
+  bool short_of_devices = false;  // and feasible if there were as many as it needs
+  std::string why;                // not
   Provenance provenance = Provenance::roofline;
 };
 
@@ -64,7 +66,12 @@ class ServeOptions {
   std::unique_ptr<Impl> impl_;
 };
 
+// All that the mode asks for, of every node type, ranked. Where no pair of servers can be and pairs alone were asked
+// for: colocated ones, not feasible, which say why.
+std::vector<ServeOption> serve_options(const ServePlanQuery& query);
+
 // Feasible ones first, cheapest first (by price, or devices where there is none), then by gaps between tokens.
+bool by_price(const std::vector<ServeOption>& options);  // whether all have one
 void rank_options(std::vector<ServeOption>& options);
 
 }  // namespace rw

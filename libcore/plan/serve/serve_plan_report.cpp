@@ -25,11 +25,8 @@ Json memory_json(const ServeMemory& m) {
 }
 
 Json group_json(const ServerGroup& g) {
-  return {{"tp", g.tp},
-          {"replicas", g.replicas},
-          {"sustained_rate", g.rate},
-          {"capacity", g.capacity},
-          {"memory", memory_json(g.memory)}};
+  return {{"tp", g.tp},     {"replicas", g.replicas},         {"sustained_rate", g.rate}, {"capacity", g.capacity},
+          {"load", g.load}, {"memory", memory_json(g.memory)}};
 }
 
 Json option_json(const ServeOption& o) {
@@ -46,7 +43,7 @@ Json option_json(const ServeOption& o) {
   }
   j["lone_ttft_s"] = o.lone_ttft_s;
   j["lone_itl_s"] = o.lone_itl_s;
-  if (o.devices > 0) j["predicted"] = serve_stats_json(o.stats);
+  j["predicted"] = o.devices > 0 ? serve_stats_json(o.stats) : Json(nullptr);
   if (o.cost_per_hour > 0) {
     j["cost_per_hour"] = o.cost_per_hour;
     j["cost_per_million_tokens"] = o.cost_per_million_tokens;
@@ -67,9 +64,10 @@ std::string row(const ServeOption& o, const std::string& mark) {
   const std::string mode = o.split ? "split" : "colocated";
   if (o.devices == 0) return fmt::format("{:>2} {:<9} tp {:<18} {}\n", mark, mode, o.server.tp, o.why);
   const ServeStats& s = o.stats;
-  return fmt::format("{:>2} {:<9} {:<21} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7.2f} {:>8.4g} {:>9} {:>8}  {}\n", mark, mode,
-                     servers_text(o), o.devices, ms(s.ttft_s.p50), ms(s.ttft_s.p99), ms(s.itl_s.p50), ms(s.itl_s.p99),
-                     100 * s.attainment, s.goodput, format_count(s.output_tokens_per_s),
+  return fmt::format("{:>2} {:<9} {:<21} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7.2f} {:>8.4g} {:>9} {:>8} {:>8}  {}\n", mark,
+                     mode, servers_text(o), o.devices, ms(s.ttft_s.p50), ms(s.ttft_s.p99), ms(s.itl_s.p50),
+                     ms(s.itl_s.p99), 100 * s.attainment, s.goodput, format_count(s.output_tokens_per_s),
+                     o.cost_per_hour > 0 ? fmt::format("{:.4g}", o.cost_per_hour) : "-",
                      o.cost_per_million_tokens > 0 ? fmt::format("{:.3g}", o.cost_per_million_tokens) : "-", o.why);
 }
 
@@ -84,6 +82,17 @@ std::string memory_text(const ServerGroup& g, const char* name) {
       format_bytes(static_cast<double>(m.runtime)), m.full_sequences, m.max_context, g.rate);
 }
 
+std::string load_text(const ServeOption& o) {
+  std::string text;
+  for (const ServerGroup* g : {&o.server, &o.decoder})
+    if (g->load > 0)
+      text += fmt::format("{}load {:.3g} % of the rate it sustains{}", text.empty() ? ", " : " and ", 100 * g->load,
+                          !o.split         ? ""
+                          : g == &o.server ? " (prefill)"
+                                           : " (decode)");
+  return text;
+}
+
 std::string best_text(const ServeOption& o) {
   const ServeStats& s = o.stats;
   std::string text =
@@ -94,13 +103,18 @@ std::string best_text(const ServeOption& o) {
       ms(s.ttft_s.p50), ms(s.ttft_s.p90), ms(s.ttft_s.p99), ms(s.itl_s.p50), ms(s.itl_s.p90), ms(s.itl_s.p99),
       format_seconds(s.e2e_s.p50), format_seconds(s.e2e_s.p99), ms(o.lone_ttft_s));
   text += fmt::format(
-      "a server: {:.0f} % busy, {:.2g} requests waiting on average and {} at most, cache {:.0f} % full on average and "
+      "a server: a step was running {:.0f} % of the time{}, {:.2g} requests waiting on average and {} at most, cache "
+      "{:.0f} % full on average and "
       "{:.0f} % at most, {} preemptions, {:.1f} % of prompt tokens found in the cache{}\n",
-      100 * s.busy, s.mean_waiting, s.most_waiting, 100 * s.mean_kv_usage, 100 * s.most_kv_usage, s.preemptions,
-      100 * s.prefix_hit_rate, s.refused > 0 ? fmt::format("; {} requests can never run", s.refused) : "");
+      100 * s.busy, load_text(o), s.mean_waiting, s.most_waiting, 100 * s.mean_kv_usage, 100 * s.most_kv_usage,
+      s.preemptions, 100 * s.prefix_hit_rate,
+      s.refused > 0 ? fmt::format("; {} requests can never run", s.refused) : "");
   if (o.split) text += fmt::format("handing over a prompt of mean length takes {} ms\n", ms(o.handoff_s));
-  text += fmt::format("expected error of the times {:.0f} % ({})\n", 100 * provenance_error(o.provenance),
-                      provenance_name(o.provenance));
+  text += fmt::format("expected error of the times {:.0f} % ({}{})\n", 100 * provenance_error(o.provenance),
+                      provenance_name(o.provenance),
+                      o.provenance == Provenance::guess
+                          ? ": decode steps were not checked against a measurement of such a device"
+                          : "");
   return text;
 }
 
@@ -125,14 +139,17 @@ Json serve_plan_json(const ServePlanQuery& q, const ServePlan& plan) {
 }
 
 std::string serve_plan_text(const ServePlanQuery& q, const ServePlan& plan) {
+  const bool priced = by_price(plan.options);
   std::string text = fmt::format(
       "{} requests, {:.4g} a second, {:.0f} tokens in and {:.0f} out on average; TTFT within {:.4g} ms and {} gap "
       "within "
-      "{:.4g} ms for {:.4g} % of them\n",
+      "{:.4g} ms for {:.4g} % of them; first what keeps it, by {}\n",
       q.workload.requests.size(), q.workload.rate, q.workload.mean_input(), q.workload.mean_output(),
-      q.spec.serve.slo_ttft_ms, q.spec.itl_of, q.spec.serve.slo_itl_ms, 100 * q.spec.attainment);
-  text += fmt::format("{:>2} {:<9} {:<21} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>9} {:>8}\n", "", "", "servers",
-                      "devices", "TTFT p50", "p99 ms", "ITL p50", "p99 ms", "kept %", "good/s", "tokens/s", "$/Mtok");
+      q.spec.serve.slo_ttft_ms, q.spec.itl_of, q.spec.serve.slo_itl_ms, 100 * q.spec.attainment,
+      priced ? "the devices' price an hour" : "the number of devices");
+  text += fmt::format("{:>2} {:<9} {:<21} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>9} {:>8} {:>8}\n", "", "",
+                      "servers", "devices", "TTFT p50", "p99 ms", "ITL p50", "p99 ms", "kept %", "good/s", "tokens/s",
+                      "$/hour", "$/Mtok");
   int64_t n = 0;
   for (const ServeOption& o : plan.options) {
     if (++n > q.spec.top) break;

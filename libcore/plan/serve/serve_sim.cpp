@@ -53,11 +53,17 @@ class Simulation {
     return spec;
   }
 
+  // The scheduler is told of as many as a step can let in, in the order of their arrival, which is its own: with the
+  // prompts of a queue of a million it would hold gigabytes.
   void take_arrivals() {
-    for (; next_ < order_.size() && q_.arrivals[order_[next_]].ready_s <= now_; ++next_) arrive(order_[next_]);
+    for (; due_ < order_.size() && q_.arrivals[order_[due_]].ready_s <= now_; ++due_)
+      result_.mean_waiting += now_ - q_.arrivals[order_[due_]].ready_s;  // during the step in which it arrived
+    for (int64_t room = q_.scheduler.max_seqs - scheduler_.stats().waiting; next_ < due_ && room > 0; ++next_)
+      room -= arrive(order_[next_]);
   }
 
-  void arrive(size_t i) {
+  // Whether it waits now.
+  bool arrive(size_t i) {
     const SimArrival& a = q_.arrivals[i];
     const WorkloadRequest& r = q_.workload.requests[static_cast<size_t>(a.request)];
     SimRequest& s = result_.requests[i];
@@ -65,11 +71,11 @@ class Simulation {
     s.since_s = s.first_s = s.last_s = a.since_s;
     const bool decode = q_.role == ServeRole::decode;
     const int64_t wanted = q_.role == ServeRole::prefill ? 1 : r.output - (decode ? 1 : 0);
-    if (wanted == 0) return;  // done by the prefill server
+    if (wanted == 0) return false;  // done by the prefill server
     if ((q_.max_model_len > 0 && r.input + r.output > q_.max_model_len) ||
         !scheduler_.fits(r.input + (decode ? 1 : 0), wanted)) {
       s.refused = true;
-      return;
+      return false;
     }
     Arrival arrival;
     arrival.id = static_cast<SequenceId>(i);
@@ -78,8 +84,8 @@ class Simulation {
     arrival.max_tokens = wanted;
     arrival.cache = caches_ && !decode;
     scheduler_.add(std::move(arrival));
-    result_.mean_waiting += now_ - a.ready_s;  // during the step in which it arrived
     left_.emplace(static_cast<SequenceId>(i), wanted);
+    return true;
   }
 
   // No prompt has it but the request's own.
@@ -122,7 +128,7 @@ class Simulation {
       s.worst_gap_s = std::max(s.worst_gap_s, gap);
       s.gap_sum_s += gap;
       ++s.gaps;
-      if (q_.keep_gaps) result_.gaps_s.push_back(static_cast<float>(gap));
+      if (q_.keep_gaps) keep_gap(static_cast<float>(gap));
     }
     if (s.tokens++ == 0) s.first_s = now_;
     s.last_s = now_;
@@ -131,13 +137,24 @@ class Simulation {
     return own_token(s.request);
   }
 
+  void keep_gap(float gap) {
+    if (seen_gaps_++ % every_ != 0) return;
+    std::vector<float>& kept = result_.gaps_s;
+    kept.push_back(gap);
+    if (kept.size() < kMostGaps) return;
+    for (size_t i = 0; 2 * i < kept.size(); ++i) kept[i] = kept[2 * i];
+    kept.resize((kept.size() + 1) / 2);
+    every_ *= 2;
+  }
+
   void wait_until(double then) {
     const SchedulerStats stats = scheduler_.stats();
+    const int64_t waiting = stats.waiting + static_cast<int64_t>(due_ - next_);
     const double usage =
         1 - static_cast<double>(stats.free_pages + stats.evictable_pages) / static_cast<double>(q_.scheduler.n_pages);
-    result_.mean_waiting += static_cast<double>(stats.waiting) * (then - now_);
+    result_.mean_waiting += static_cast<double>(waiting) * (then - now_);
     result_.mean_kv_usage += usage * (then - now_);
-    result_.most_waiting = std::max(result_.most_waiting, stats.waiting);
+    result_.most_waiting = std::max(result_.most_waiting, waiting);
     result_.most_kv_usage = std::max(result_.most_kv_usage, usage);
     now_ = then;
   }
@@ -146,7 +163,8 @@ class Simulation {
   Scheduler scheduler_;
   const bool caches_;
   std::vector<size_t> order_;  // arrivals by time
-  size_t next_ = 0;
+  size_t due_ = 0, next_ = 0;  // of order_: the first that has not arrived, that the scheduler was not told of
+  size_t seen_gaps_ = 0, every_ = 1;
   double now_ = 0;
   StepPlan plan_;
   std::unordered_map<SequenceId, int64_t> left_;  // tokens yet to be drawn

@@ -46,11 +46,14 @@ struct SimRequest {
   double mean_gap_s() const { return gaps > 0 ? gap_sum_s / static_cast<double>(gaps) : 0; }
 };
 
+constexpr size_t kMostGaps = size_t{1} << 23;
+
 struct SimResult {
   std::vector<SimRequest> requests;  // as arrivals
-  std::vector<float> gaps_s;         // every gap between tokens, when kept
-  double begin_s = 0, end_s = 0;     // first arrival, last token
-  double busy_s = 0;                 // of steps
+  // Gaps between tokens, when kept: all of them, or, of more than kMostGaps, every second, fourth, ... in time.
+  std::vector<float> gaps_s;
+  double begin_s = 0, end_s = 0;  // first arrival, last token
+  double busy_s = 0;              // of steps
   int64_t steps = 0, tokens = 0, preemptions = 0;
   int64_t prefix_queries = 0, prefix_hits = 0;  // prompt tokens asked for, found
   double mean_waiting = 0, mean_kv_usage = 0;   // over time; usage: pages that running sequences hold

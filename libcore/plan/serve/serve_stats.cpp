@@ -41,6 +41,7 @@ struct Tally {
 ServeStats tally(Tally t) {
   ServeStats s{.requests = static_cast<int64_t>(t.seen.size())};
   std::vector<float> ttft, e2e, itl;
+  for (std::vector<float>* values : {&ttft, &e2e, &itl}) values->reserve(t.seen.size());
   int64_t kept = 0, kept_ttft = 0, kept_itl = 0;
   const bool worst = t.objective.gap == ServeObjective::Gap::worst;
   for (const Seen& r : t.seen) {
@@ -110,6 +111,7 @@ Percentiles percentiles(std::vector<float>& values) {
 
 ServeStats serve_stats(SimResult& run, const ServeObjective& objective, double replicas) {
   Tally t{.seen = {}, .gaps = &run.gaps_s, .objective = objective};
+  t.seen.reserve(run.requests.size());
   for (const SimRequest& r : run.requests) t.seen.push_back(seen_whole(r));
   ServeStats s = tally(std::move(t));
   add_rates(s, run, replicas, run.tokens);
@@ -122,6 +124,7 @@ ServeStats serve_stats(const SplitRun& run, const ServeObjective& objective) {
   CHECK(run.prefill.requests.size() == run.decode.requests.size(), "%zu prompts and %zu answers",
         run.prefill.requests.size(), run.decode.requests.size());
   Tally t{.seen = {}, .gaps = &run.decode.gaps_s, .objective = objective};
+  t.seen.reserve(run.prefill.requests.size());
   for (size_t i = 0; i < run.prefill.requests.size(); ++i)
     t.seen.push_back(seen_split(run.prefill.requests[i], run.decode.requests[i]));
   ServeStats s = tally(std::move(t));

@@ -8,12 +8,13 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/rng.h"
+#include "libcore/base/units.h"
 
 namespace rw {
 namespace {
 
 // Lengths and ids beyond these are slips of whoever wrote the file.
-constexpr int64_t kLongest = int64_t{1} << 24, kMostRequests = 10'000'000;
+constexpr int64_t kLongest = int64_t{1} << 24;
 
 int64_t whole(const Json& line, const char* key, const std::string& where, int64_t least) {
   const auto found = line.find(key);
@@ -194,6 +195,9 @@ Workload parse_trace(std::string_view text, const std::string& where) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string place = where + ":" + std::to_string(number);
+    if (static_cast<int64_t>(w.requests.size()) == kMostRequests)
+      fail(ErrorKind::input, "{}: expected at most {} requests, found more; plan with a part of the trace", place,
+           kMostRequests);
     w.requests.push_back(trace_line(parse_json(line, place), place));
   }
   if (w.requests.empty())
@@ -217,6 +221,7 @@ Workload describe_workload(const std::string& description, uint64_t seed) {
   const uint64_t gaps = rng_key(seed, "workload/arrival"), in = rng_key(seed, "workload/input"),
                  out = rng_key(seed, "workload/output");
   Workload w{.name = description, .requests = {}, .rate = d.rate};
+  w.requests.reserve(static_cast<size_t>(d.requests));
   double now = 0;
   for (int64_t i = 0; i < d.requests; ++i) {
     if (i > 0) now += gap_of_mean_1(d.burst, gaps, i) / d.rate;
@@ -234,6 +239,9 @@ Workload load_workload(const std::string& what, uint64_t seed) {
          "--workload {}: expected a trace file, or a description like in=1024,out=256,rate=4; found no "
          "such file",
          what);
+  if (const auto size = static_cast<int64_t>(std::filesystem::file_size(what)); size > kMostTraceBytes)
+    fail(ErrorKind::input, "{}: expected a trace of at most {}, found {}; plan with a part of it", what,
+         format_bytes(static_cast<double>(kMostTraceBytes)), format_bytes(static_cast<double>(size)));
   return parse_trace(read_file(what), what);
 }
 

@@ -20,6 +20,9 @@
 namespace rw {
 
 constexpr int64_t kTraceBlockTokens = 512;
+// What a plan holds in memory of a workload, its simulations included, stays under 512 MiB with so many requests.
+constexpr int64_t kMostRequests = 1'000'000;
+constexpr int64_t kMostTraceBytes = int64_t{256} << 20;
 
 struct WorkloadRequest {
   double arrival_s = 0;  // from the workload's start
