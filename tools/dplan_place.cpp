@@ -13,6 +13,7 @@
 #include "libcore/base/units.h"
 #include "libcore/plan/place/place_format.h"
 #include "libcore/plan/place/place_hosts.h"
+#include "libcore/train/setup.h"
 #include "tools/dplan.h"
 #include "tools/dplan_config.h"
 
@@ -130,12 +131,8 @@ PlaceWork work_of(PlaceFlags& f) {
   const PlanInputs inputs(spec);
   w.layout = pinned_layout(inputs, f.plan.stage_layers);
   w.layers = inputs.model().layers;
-  const WorkTerms terms{.model = inputs.model(),
-                        .layout = w.layout,
-                        .t = spec.precision == "f32"   ? DType::f32
-                             : spec.precision == "f16" ? DType::f16
-                                                       : DType::bf16,
-                        .backend = plain_sizes()};
+  const WorkTerms terms{
+      .model = inputs.model(), .layout = w.layout, .t = precision_type(spec.precision), .backend = plain_sizes()};
   w.bytes = step_bytes(terms, w.cluster.nodes.front().devices);
   return w;
 }

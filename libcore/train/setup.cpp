@@ -49,9 +49,10 @@ std::string changed_settings(const Json& identity, TrainSpec spec) {
 
 }  // namespace
 
-DType precision_type(const TrainSpec& spec) {
-  return spec.precision == "f32" ? DType::f32 : spec.precision == "f16" ? DType::f16 : DType::bf16;
+DType precision_type(const std::string& precision) {
+  return precision == "f32" ? DType::f32 : precision == "f16" ? DType::f16 : DType::bf16;
 }
+DType precision_type(const TrainSpec& spec) { return precision_type(spec.precision); }
 
 StepSettings step_settings(const TrainSpec& spec, const ModelSpec& model, const Layout& layout) {
   return {.spec = model,

@@ -23,7 +23,8 @@ struct TrainData {
   std::string fingerprint;                   // of all training files and ranges
 };
 
-// The element type of --precision.
+// The element type of a --precision: "f32", "f16" or "bf16".
+DType precision_type(const std::string& precision);
 DType precision_type(const TrainSpec& spec);
 StepSettings step_settings(const TrainSpec& spec, const ModelSpec& model, const Layout& layout);
 TrainData open_data(const TrainSpec& spec, const ModelSpec& model);

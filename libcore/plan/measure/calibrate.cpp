@@ -10,6 +10,7 @@
 #include "libcore/model/exec.h"
 #include "libcore/plan/price/least_squares.h"
 #include "libcore/plan/price/predict.h"
+#include "libcore/train/setup.h"
 
 namespace rw {
 namespace {
@@ -41,11 +42,8 @@ std::vector<Knob> knobs(DeviceType& d, NodeType& n) {
 struct Priceable {
   explicit Priceable(const MeasuredRun& r)
       : run(r),
-        works(std::make_shared<WorkCache>(r.model,
-                                          r.precision == "f32"   ? DType::f32
-                                          : r.precision == "f16" ? DType::f16
-                                                                 : DType::bf16,
-                                          this_cpu_ops(), static_cast<int>(r.threads))) {}
+        works(std::make_shared<WorkCache>(r.model, precision_type(r.precision), this_cpu_ops(),
+                                          static_cast<int>(r.threads))) {}
   Prediction price(const ClusterSpec& cluster) const {
     PredictQuery query{.model = run.model, .cluster = cluster};
     query.precision = run.precision;

@@ -13,6 +13,7 @@
 #include "libcore/base/units.h"
 #include "libcore/model/exec.h"
 #include "libcore/model/model_flops.h"
+#include "libcore/plan/price/collective_seconds.h"
 #include "libcore/plan/price/dp_exposure.h"
 #include "libcore/plan/price/op_price.h"
 #include "libcore/plan/price/step_work.h"
@@ -21,10 +22,6 @@
 
 namespace rw {
 namespace {
-
-DType type_named(const std::string& precision) {
-  return precision == "f32" ? DType::f32 : precision == "f16" ? DType::f16 : DType::bf16;
-}
 
 // The device that sets the pace where several types work together.
 const DeviceType& slowest_device(const ClusterSpec& cluster, DType t) {
@@ -47,18 +44,12 @@ int64_t smallest_memory(const ClusterSpec& cluster) {
 
 bool is_product(const OpCall& call) { return call.op == "gemm"; }
 
-Provenance provenance_named(const std::string& name) {
-  for (const Provenance p : {Provenance::measured, Provenance::table, Provenance::roofline})
-    if (name == provenance_name(p)) return p;
-  return Provenance::guess;
-}
-
 }  // namespace
 
 struct Predictor::Impl {
   explicit Impl(const PredictQuery& q)
       : query(q),
-        t(type_named(q.precision)),
+        t(precision_type(q.precision)),
         topology(q.cluster),
         device(slowest_device(q.cluster, t)),
         backend(q.backend != nullptr ? *q.backend : plain_sizes()),
@@ -216,7 +207,7 @@ void Predictor::Impl::rate_trust(Prediction& p) const {
   };
   const MeshPlace place(mesh_shape(l, query.model, ranks_per_node()), 0);
   const std::pair<double, Provenance> parts[] = {
-      {p.time.compute + p.time.bubble + p.time.optimizer, provenance_named(device.provenance)},
+      {p.time.compute + p.time.bubble + p.time.optimizer, provenance_of(device.provenance)},
       {p.time.exposed_tp, link(CommKind::all_reduce, place.tp_group)},
       {p.time.exposed_dp, link(CommKind::all_reduce, place.dp_group)},
       {p.time.exposed_pp, link(CommKind::send, place.pp_group)}};
