@@ -8,7 +8,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/log.h"
-#include "libcore/bench/comm_bench.h"
+#include "libcore/bench/comm/comm_bench.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/mpi_link.h"
 #include "tools/dbench.h"

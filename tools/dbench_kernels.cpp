@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "libcore/bench/kernel_bench.h"
+#include "libcore/bench/kernels/kernel_bench.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
 #include "tools/progress.h"

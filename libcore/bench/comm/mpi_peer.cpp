@@ -1,4 +1,4 @@
-#include "libcore/bench/mpi_peer.h"
+#include "libcore/bench/comm/mpi_peer.h"
 
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>

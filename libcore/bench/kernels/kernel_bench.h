@@ -7,7 +7,7 @@
 
 #include "libcore/base/fields.h"
 #include "libcore/base/json.h"
-#include "libcore/bench/kernel_cases.h"
+#include "libcore/bench/kernels/kernel_cases.h"
 
 namespace rw {
 

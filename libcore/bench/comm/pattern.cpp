@@ -1,4 +1,4 @@
-#include "libcore/bench/pattern.h"
+#include "libcore/bench/comm/pattern.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "libcore/base/fields.h"
-#include "libcore/bench/comm_table.h"
+#include "libcore/bench/comm/comm_table.h"
 #include "libcore/comm/comm.h"
 #include "libcore/comm/steps_comm.h"
 

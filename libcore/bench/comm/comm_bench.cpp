@@ -1,4 +1,4 @@
-#include "libcore/bench/comm_bench.h"
+#include "libcore/bench/comm/comm_bench.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +10,8 @@
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
-#include "libcore/bench/mpi_peer.h"
-#include "libcore/bench/pattern.h"
+#include "libcore/bench/comm/mpi_peer.h"
+#include "libcore/bench/comm/pattern.h"
 #include "libcore/comm/segment.h"
 
 namespace rw {

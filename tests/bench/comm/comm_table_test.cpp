@@ -1,5 +1,5 @@
 // The arithmetic of dbench comm: bandwidth factors, sizes, medians, rows.
-#include "libcore/bench/comm_table.h"
+#include "libcore/bench/comm/comm_table.h"
 
 #include <doctest/doctest.h>
 

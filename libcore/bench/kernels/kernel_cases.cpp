@@ -1,4 +1,4 @@
-#include "libcore/bench/kernel_cases.h"
+#include "libcore/bench/kernels/kernel_cases.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "libcore/bench/kernel_bench.h"
+#include "libcore/bench/kernels/kernel_bench.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -10,7 +10,7 @@
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
-#include "libcore/bench/comm_table.h"
+#include "libcore/bench/comm/comm_table.h"
 
 namespace rw {
 namespace {

@@ -1,4 +1,4 @@
-#include "libcore/bench/comm_table.h"
+#include "libcore/bench/comm/comm_table.h"
 
 #include <fmt/format.h>
 

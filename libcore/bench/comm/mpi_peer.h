@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/dtype.h"
-#include "libcore/bench/comm_table.h"
+#include "libcore/bench/comm/comm_table.h"
 
 namespace rw {
 

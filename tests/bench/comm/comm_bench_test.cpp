@@ -1,5 +1,5 @@
 // dbench comm over ranks that are threads: results are checked, tables are put together.
-#include "libcore/bench/comm_bench.h"
+#include "libcore/bench/comm/comm_bench.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "libcore/base/error.h"
-#include "libcore/bench/pattern.h"
+#include "libcore/bench/comm/pattern.h"
 
 using namespace rw;
 

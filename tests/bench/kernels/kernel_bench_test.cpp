@@ -1,6 +1,6 @@
 // dbench kernels: the cases cover the op table, the roofline is the arithmetic of its paper, and no verdict is given
 // when the machine was not quiet.
-#include "libcore/bench/kernel_bench.h"
+#include "libcore/bench/kernels/kernel_bench.h"
 
 #include <doctest/doctest.h>
 
