@@ -15,6 +15,9 @@
 #include "kernels/cpu/f16.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/ops.h"
+#if defined(RW_TEST_CUDA)
+#include "tests/cuda/cuda_tables.h"
+#endif
 
 namespace rw::test {
 
@@ -98,7 +101,14 @@ inline Array copy_of(const Array& a) {
   return b;
 }
 
-// f(table, type) for every instruction set of this CPU and each activation type.
+// f(table, type) for every instruction set of this CPU and each activation type; in the build of these tests for the
+// cuda table, for that one in every order of its threads.
+#if defined(RW_TEST_CUDA)
+template <class F>
+void each_table_and_type(const F& f) {
+  for (DType t : kActivations) in_each_order([&] { f(waited_cuda_ops(), t); });
+}
+#else
 template <class F>
 void each_table_and_type(const F& f) {
   for (Isa isa : kIsas) {
@@ -109,6 +119,7 @@ void each_table_and_type(const F& f) {
     }
   }
 }
+#endif
 
 // |got - want| <= bound, said with its place.
 inline void check_near(double got, double want, double bound, const char* what, int64_t at) {
