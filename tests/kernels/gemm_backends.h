@@ -3,17 +3,38 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/array.h"
+#if !defined(RW_TEST_CUDA)
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_amx.h"
-#include "tests/kernels/array.h"
+#endif
 
 namespace rw::test {
+
+#if defined(RW_TEST_CUDA)
+// The table's products under the names that the CPU's have.
+struct PanelKernel {};
+inline int64_t panels_packed_bytes(const PanelKernel&, const GemmPack& p) {
+  return waited_cuda_ops().packed_bytes(p, {});
+}
+inline void panels_pack(const PanelKernel&, const GemmPack& p, Stream s) { waited_cuda_ops().gemm_pack(p, s); }
+inline int64_t panels_workspace(const PanelKernel&, const Gemm& g, Stream s) {
+  return waited_cuda_ops().gemm_workspace(g, s);
+}
+inline void panels_gemm(const PanelKernel&, const Gemm& g, Stream s) { waited_cuda_ops().gemm(g, s); }
+#endif
 
 struct GemmBackend {
   std::string name;
   const PanelKernel& kernel;
 };
 
+#if defined(RW_TEST_CUDA)
+inline std::vector<GemmBackend> gemm_backends(DType) {
+  static const PanelKernel kernel;
+  return {{"cuda", kernel}};
+}
+#else
 inline std::vector<GemmBackend> gemm_backends(DType t) {
   std::vector<GemmBackend> all;
   for (Isa isa : kIsas) {
@@ -24,6 +45,7 @@ inline std::vector<GemmBackend> gemm_backends(DType t) {
   }
   return all;
 }
+#endif
 
 // `bytes` at a 64-byte boundary, with canaries behind.
 class Aligned {

@@ -1,0 +1,219 @@
+// Products through cuBLASLt. It thinks in columns: our row-major c(m,n) = a b is its c'(n,m) = b' a', where a stored
+// row-major (r,s) matrix is its (s,r) with the same stride.
+//
+// A bias is f32 and cuBLASLt adds one of the output's type: for 16-bit outputs the product goes to the workspace in
+// f32, and one more kernel adds the bias and rounds once (gemm_finish.h).
+#include <algorithm>
+#include <array>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/cuda/error.h"
+#include "kernels/cuda/gemm_finish.h"
+#include "kernels/cuda/table.h"
+#include "libcore/base/check.h"
+
+#if defined(RW_SIMT)
+#include "kernels/simt/cublaslt.cuh"
+#else
+#include <cublasLt.h>
+#endif
+
+namespace rw::cuda {
+namespace {
+
+// What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace); host runs need none.
+#if defined(RW_SIMT)
+constexpr int64_t kLibraryBytes = 0;
+#else
+constexpr int64_t kLibraryBytes = 32 << 20;
+#endif
+
+void check_lt(cublasStatus_t status, const char* call, const Gemm& g) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw CudaError(std::string("cuBLASLt: ") + call + ": " + cublasLtGetStatusString(status) + " (product of " +
+                  std::to_string(g.m) + " x " + std::to_string(g.n) + " x " + std::to_string(g.k) + " in " +
+                  dtype_name(g.t) + ")");
+}
+
+cudaDataType_t library_type(DType t) {
+  return t == DType::f32 ? CUDA_R_32F : t == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+// The library's objects, freed with their scope.
+template <class Handle, cublasStatus_t (*destroy)(Handle)>
+struct Owned {
+  Handle handle = nullptr;
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (handle != nullptr) destroy(handle);
+  }
+};
+using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+struct MatrixLayout : Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> {
+  MatrixLayout(const Gemm& g, DType t, int64_t rows, int64_t columns, int64_t ld) {
+    check_lt(cublasLtMatrixLayoutCreate(&handle, library_type(t), static_cast<uint64_t>(rows),
+                                        static_cast<uint64_t>(columns), ld),
+             "cublasLtMatrixLayoutCreate", g);
+  }
+};
+
+// The largest power of two up to 256 that divides an address.
+uint32_t alignment_of(const void* p) {
+  const auto bits = reinterpret_cast<uintptr_t>(p);
+  uint32_t alignment = 256;
+  while (alignment > 1 && bits % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// One product as the library takes it: its A is our b, its B our a.
+struct Product {
+  const void *a, *b;
+  void* c;
+  DType ct;
+  int64_t lda, ldb, ldc;
+  bool a_transposed, b_transposed;
+  const float* bias;
+};
+
+using Key = std::array<int64_t, 16>;
+
+// A host thread's handle, and the algorithms that the library chose, by shape: asking takes tens of microseconds.
+class Library {
+ public:
+  Library() {
+    if (cublasLtCreate(&handle_) != CUBLAS_STATUS_SUCCESS)
+      throw CudaError("cuBLASLt: cublasLtCreate failed: is there memory left on the device?");
+  }
+  ~Library() { cublasLtDestroy(handle_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void multiply(const Gemm& g, const Product& p, cudaStream_t stream) {
+    MatmulDesc op;
+    check_lt(cublasLtMatmulDescCreate(&op.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", g);
+    const auto set = [&](cublasLtMatmulDescAttributes_t which, const void* value, size_t bytes) {
+      check_lt(cublasLtMatmulDescSetAttribute(op.handle, which, value, bytes), "cublasLtMatmulDescSetAttribute", g);
+    };
+    const cublasOperation_t op_a = p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_b = p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
+    if (p.bias != nullptr) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&p.bias), sizeof p.bias);
+    }
+    const MatrixLayout a =
+        p.b_transposed ? MatrixLayout(g, g.t, g.k, g.n, p.ldb) : MatrixLayout(g, g.t, g.n, g.k, p.ldb);
+    const MatrixLayout b =
+        p.a_transposed ? MatrixLayout(g, g.t, g.m, g.k, p.lda) : MatrixLayout(g, g.t, g.k, g.m, p.lda);
+    const MatrixLayout c(g, p.ct, g.n, g.m, p.ldc);
+    const float alpha = 1, beta = g.write == Write::accumulate ? 1.F : 0.F;
+    const Key key{g.m,
+                  g.n,
+                  g.k,
+                  p.lda,
+                  p.ldb,
+                  p.ldc,
+                  p.a_transposed,
+                  p.b_transposed,
+                  static_cast<int64_t>(g.t),
+                  static_cast<int64_t>(p.ct),
+                  p.bias != nullptr,
+                  static_cast<int64_t>(beta),
+                  alignment_of(p.a),
+                  alignment_of(p.b),
+                  alignment_of(p.c),
+                  alignment_of(p.bias)};
+    const auto known = algorithms_.find(key);
+    const cublasLtMatmulAlgo_t algorithm =
+        known != algorithms_.end() ? known->second
+                                   : algorithms_[key] = choose(g, p, {op.handle, a.handle, b.handle, c.handle});
+    check_lt(cublasLtMatmul(handle_, op.handle, &alpha, p.b, a.handle, p.a, b.handle, &beta, p.c, c.handle, p.c,
+                            c.handle, &algorithm, g.workspace, static_cast<size_t>(kLibraryBytes), stream),
+             "cublasLtMatmul", g);
+  }
+
+ private:
+  struct Asked {
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t a, b, c;
+  };
+  // Sums over k are not split among blocks: rows of c must not depend on how many there are.
+  cublasLtMatmulAlgo_t choose(const Gemm& g, const Product& p, const Asked& asked) {
+    Preference preference;
+    check_lt(cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate", g);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+      check_lt(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
+               "cublasLtMatmulPreferenceSetAttribute", g);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kLibraryBytes));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    check_lt(cublasLtMatmulAlgoGetHeuristic(handle_, asked.op, asked.a, asked.b, asked.c, asked.c, preference.handle, 1,
+                                            &best, &found),
+             "cublasLtMatmulAlgoGetHeuristic", g);
+    if (found == 0) check_lt(CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm for this shape and alignment", g);
+    return best.algo;
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
+};
+
+Library& library() {
+  thread_local Library one;  // a handle belongs to the device that its host thread has chosen
+  return one;
+}
+
+bool rounds_later(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
+
+}  // namespace
+
+int64_t gemm_workspace(const Gemm& g, Stream) {
+  return kLibraryBytes + (rounds_later(g) ? g.m * g.n * int64_t{sizeof(float)} : 0);
+}
+
+// Packed is the plain (n,k): what cuBLASLt reads best, and what a checkpoint's weight is already.
+int64_t packed_bytes(const GemmPack& p, Stream) { return p.n * p.k * dtype_bytes(p.t); }
+
+void gemm(const Gemm& g, Stream s) {
+  if (g.m == 0 || g.n == 0) return;
+  CHECK(g.write == Write::overwrite || g.ct == DType::f32, "gemm: accumulating needs f32 results");
+  auto* const stream = static_cast<cudaStream_t>(s.native);
+  const int64_t ldc = g.ldc != 0 ? g.ldc : g.n;
+  if (g.k == 0) return gemm_of_nothing(g, ldc, s);
+  const bool packed = g.b_packed != nullptr, later = rounds_later(g);
+  Product p{};
+  p.a = g.a;
+  p.b = packed ? g.b_packed : g.b;
+  p.a_transposed = g.a_trans == Trans::yes;
+  p.b_transposed = packed || g.b_trans == Trans::yes;
+  p.lda = g.lda != 0 ? g.lda : p.a_transposed ? g.m : g.k;
+  p.ldb = packed ? g.k : g.ldb != 0 ? g.ldb : p.b_transposed ? g.k : g.n;
+  if (later) {
+    p.c = static_cast<char*>(g.workspace) + kLibraryBytes;
+    p.ct = DType::f32;
+    p.ldc = g.n;
+  } else {
+    p.c = g.c;
+    p.ct = g.ct;
+    p.ldc = ldc;
+    p.bias = g.bias;
+  }
+  library().multiply(g, p, stream);
+  if (later) add_bias_and_round(g, static_cast<const float*>(p.c), ldc, s);
+}
+
+}  // namespace rw::cuda

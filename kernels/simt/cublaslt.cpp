@@ -1,0 +1,185 @@
+#include "kernels/simt/cublaslt.cuh"
+
+#include <cstring>
+
+#include "kernels/simt/runtime.cuh"
+
+namespace {
+
+// What the descriptors hold here; the library's own layout of them is its secret.
+struct Matrix {
+  cudaDataType_t type;
+  uint64_t rows, columns;
+  int64_t ld;
+};
+struct Operation {
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+};
+
+Matrix matrix(cublasLtMatrixLayout_t m) {
+  Matrix out;
+  std::memcpy(static_cast<void*>(&out), m->data, sizeof out);
+  return out;
+}
+Operation operation(cublasLtMatmulDesc_t d) {
+  Operation out;
+  std::memcpy(static_cast<void*>(&out), d->data, sizeof out);
+  return out;
+}
+
+double get(const void* p, cudaDataType_t t, size_t i) {
+  if (t == CUDA_R_32F) return static_cast<const float*>(p)[i];
+  if (t == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
+  return __half2float(static_cast<const __half*>(p)[i]);
+}
+void put(void* p, cudaDataType_t t, size_t i, float v) {
+  if (t == CUDA_R_32F) static_cast<float*>(p)[i] = v;
+  else if (t == CUDA_R_16BF) static_cast<__nv_bfloat16*>(p)[i] = __float2bfloat16_rn(v);
+  else static_cast<__half*>(p)[i] = __float2half_rn(v);
+}
+
+// Column-major throughout: element (r, c) is at r + c * ld.
+struct Call {
+  Operation op;
+  Matrix am, bm, cm;
+  const void *a, *b;
+  void* c;
+  float alpha, beta;
+};
+void multiply(const Call& call) {
+  const uint64_t m = call.cm.rows, n = call.cm.columns;
+  const uint64_t k = call.op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
+  const auto at = [](const Matrix& x, bool turned, uint64_t r, uint64_t c) {
+    return static_cast<size_t>(turned ? static_cast<int64_t>(c) + static_cast<int64_t>(r) * x.ld
+                                      : static_cast<int64_t>(r) + static_cast<int64_t>(c) * x.ld);
+  };
+  for (uint64_t column = 0; column < n; ++column)
+    for (uint64_t row = 0; row < m; ++row) {
+      double sum = 0;
+      for (uint64_t i = 0; i < k; ++i)
+        sum += get(call.a, call.am.type, at(call.am, call.op.a != CUBLAS_OP_N, row, i)) *
+               get(call.b, call.bm.type, at(call.bm, call.op.b != CUBLAS_OP_N, i, column));
+      sum *= static_cast<double>(call.alpha);
+      const size_t to = at(call.cm, false, row, column);
+      if (call.beta != 0) sum += static_cast<double>(call.beta) * get(call.c, call.cm.type, to);
+      if (call.op.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += get(call.op.bias, call.cm.type, row);
+      put(call.c, call.cm.type, to, static_cast<float>(sum));
+    }
+}
+
+}  // namespace
+
+struct cublasLtContext {};
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = new cublasLtContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default: return "unknown status";
+  }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t compute, cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *out = new cublasLtMatmulDescOpaque_t{};
+  const Operation none;
+  std::memcpy((*out)->data, &none, sizeof none);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
+  delete d;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t which,
+                                              const void* value, size_t bytes) {
+  Operation op = operation(d);
+  void* field = nullptr;
+  size_t size = 0;
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: field = &op.a, size = sizeof op.a; break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: field = &op.b, size = sizeof op.b; break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: field = &op.epilogue, size = sizeof op.epilogue; break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: field = &op.bias, size = sizeof op.bias; break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(field, value, size);
+  std::memcpy(d->data, &op, sizeof op);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t ld) {
+  if (ld < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = new cublasLtMatrixLayoutOpaque_t{};
+  const Matrix m{type, rows, columns, ld};
+  std::memcpy((*out)->data, &m, sizeof m);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) {
+  delete m;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
+  *out = new cublasLtMatmulPreferenceOpaque_t{};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  delete p;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[], int* found) {
+  if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memset(static_cast<void*>(&results[0]), 0, sizeof results[0]);
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// As the library does: shapes that do not fit each other and types it has no kernels for are refused at the call.
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cudaStream_t stream) {
+  const Call call{operation(desc),
+                  matrix(a_layout),
+                  matrix(b_layout),
+                  matrix(c_layout),
+                  a,
+                  b,
+                  d,
+                  *static_cast<const float*>(alpha),
+                  *static_cast<const float*>(beta)};
+  const bool a_turned = call.op.a != CUBLAS_OP_N, b_turned = call.op.b != CUBLAS_OP_N;
+  const uint64_t a_rows = a_turned ? call.am.columns : call.am.rows, a_k = a_turned ? call.am.rows : call.am.columns;
+  const uint64_t b_columns = b_turned ? call.bm.rows : call.bm.columns, b_k = b_turned ? call.bm.columns : call.bm.rows;
+  if (c != d || c_layout != d_layout || a_k != b_k || a_rows != call.cm.rows || b_columns != call.cm.columns)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (call.am.type != call.bm.type || (call.cm.type != call.am.type && call.cm.type != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  rw::simt::enqueue(stream, [call] { multiply(call); });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,10 @@
+// cuBLASLt on the host, as far as gemm.cpp calls it: the library's declarations under the host compiler. Its functions
+// are defined in cublaslt.cpp: a product is made naively, with sums in double, when its stream gets to it.
+#pragma once
+#include "kernels/simt/cuda_types.cuh"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <cublasLt.h>
+#pragma GCC diagnostic pop
