@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
+#include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/log.h"
-#include "libcore/bench/comm/comm_bench.h"
+#include "libcore/bench/comm/comm_record.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/mpi_link.h"
 #include "tools/dbench.h"
@@ -22,6 +24,7 @@ constexpr const char* kFooter =
     "  mpirun -n 2 dbench comm\n"
     "  mpirun -n 4 dbench comm -b 1K -e 64M -f 4 --op all_reduce --dtype f32 --dtype bf16 --json\n"
     "  mpirun -n 4 dbench comm --ranks-per-node 2 --tune comm.json\n"
+    "  mpirun -n 4 dbench comm --op send_recv --pairs alone --cluster h100-sxm --cluster-fragment here.toml\n"
     "\n"
     "Exit code: 0 done, 3 a result was wrong. docs/collectives.md defines the columns.";
 
@@ -40,27 +43,31 @@ std::vector<const char*> spelled_out(int argc, const char* const* argv) {
   return args;
 }
 
-// What rank 0 prints, and what it adds up.
+// What is found, and what rank 0 prints of it on the way: a table for people, line by line.
 class Report {
  public:
-  Report(bool prints, bool json) : prints_(prints), json_(json) {}
-  void head(const Comm& comm, int nodes) {
-    if (prints_ && !json_) fmt::print("{}", comm_table_head(comm.size(), nodes, comm.name()));
+  Report(bool prints, bool json) : shows_table_(prints && !json) {}
+  void head(const Comm& comm, int nodes) const {
+    if (shows_table_) fmt::print("{}", comm_table_head(comm.size(), nodes, comm.name()));
   }
   void add(const CommCase& c) {
     for (const auto& t : {c.out_of_place, c.in_place})
       if (t) wrong_ += t->wrong > 0 ? t->wrong : 0;
-    if (!prints_) return;
-    if (json_)
-      for (const Json& line : comm_case_json(c)) fmt::print("{}\n", line.dump());
-    else fmt::print("{}", comm_table_line(c));
+    cases_.push_back(c);
+    show(comm_table_line(c));
+  }
+  void show(const std::string& text) const {
+    if (!shows_table_) return;
+    fmt::print("{}", text);
     std::fflush(stdout);
   }
   int64_t wrong() const { return wrong_; }
+  const std::vector<CommCase>& cases() const { return cases_; }
 
  private:
-  bool prints_, json_;
+  bool shows_table_;
   int64_t wrong_ = 0;
+  std::vector<CommCase> cases_;
 };
 
 void write_table(const std::string& file, const CommTable& table) {
@@ -73,11 +80,26 @@ CommTable table_before(const std::string& file) {
   return std::filesystem::exists(file) ? read_comm_table(file) : CommTable{};
 }
 
+// Rank 0: fits, pairs, files, the record.
+void finish(CommFindings& found, const Report& report, bool json) {
+  found.fits = fit_links(comm_rows(found.cases));
+  report.show(link_text(found.fits));
+  if (found.pairs) report.show(pair_text(*found.pairs));
+  const CommBenchSpec& spec = found.spec;
+  if (!spec.cluster_fragment.empty())
+    write_file_atomic(spec.cluster_fragment, spec.cluster.empty() ? cluster_fragment(found.fits)
+                                                                  : cluster_with_links(spec.cluster, found.fits));
+  if (json) fmt::print("{}\n", record_json(comm_record(found)).dump());
+  if (!found.quiet.is_quiet)
+    log_warning("the machine was not quiet: others took {:.0f} % of its CPUs; run again when it is idle",
+                100 * found.quiet.others_share);
+}
+
 int run(int argc, const char* const* argv, Comm& job) {
   CommBenchSpec spec;
   bool json = false;
   FieldList list = fields(spec);
-  list.push_back({.name = "json", .value = &json, .help = "print JSON lines on standard output, one a timing"});
+  list.push_back({.name = "json", .value = &json, .help = "print one JSON record on standard output"});
   const CommandLine line{.name = "dbench comm",
                          .description = "Times the collectives of this job's ranks; start it with mpirun.",
                          .fields = list,
@@ -93,12 +115,23 @@ int run(int argc, const char* const* argv, Comm& job) {
   const auto comm = make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node), .all_reduce = policy});
   Report report(job.rank() == 0, json);
   const std::vector<int> nodes = comm->nodes();
-  report.head(*comm, *std::max_element(nodes.begin(), nodes.end()) + 1);
+  CommFindings found{.spec = spec,
+                     .comm = comm->name(),
+                     .ranks = comm->size(),
+                     .nodes = *std::max_element(nodes.begin(), nodes.end()) + 1,
+                     .cases = {},
+                     .fits = {},
+                     .pairs = {},
+                     .quiet = {}};
+  report.head(*comm, found.nodes);
   const CommBenchJob bench{.spec = spec,
                            .comm = *comm,
                            .policy = *policy,
                            .has_library = under_launcher(),
                            .report = [&](const CommCase& c) { report.add(c); }};
+  QuietMeter meter(0);
+  meter.start();
+  const double start = now_s();
   if (spec.tune.empty()) {
     agree(job, [&] { check_comm_bench(spec); });
     run_comm_bench(bench);
@@ -108,6 +141,16 @@ int run(int argc, const char* const* argv, Comm& job) {
       if (job.rank() == 0) write_table(spec.tune, table);
     });
   }
+  if (spec.pairs != "none") {
+    found.pairs = {.hosts = comm->hosts(), .at_once = spec.pairs == "rounds", .bytes = spec.pair_bytes};
+    found.pairs->pairs = measure_pairs({.comm = *comm, .at_once = found.pairs->at_once, .bytes = spec.pair_bytes});
+  }
+  meter.stop();
+  found.quiet = judge_job_quiet(*comm, meter, now_s() - start);
+  found.cases = report.cases();
+  agree(job, [&] {
+    if (job.rank() == 0) finish(found, report, json);
+  });
   if (report.wrong() > 0 && job.rank() == 0)
     log_error("dbench comm: {} wrong elements; the column #wrong says where", report.wrong());
   return report.wrong() > 0 ? exit_code(ErrorKind::verdict) : 0;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "libcore/bench/kernels/kernel_bench.h"
@@ -24,8 +23,7 @@ int dbench_kernels(int argc, const char* const* argv) {
   KernelBenchSpec spec;
   bool json = false;
   FieldList list = fields(spec);
-  list.push_back(
-      {.name = "json", .value = &json, .help = "print JSON lines on standard output: peaks, then one an op"});
+  list.push_back({.name = "json", .value = &json, .help = "print the record as JSON on standard output"});
   const CommandLine line{.name = "dbench kernels",
                          .description = "Times every op at a model's shapes, against peaks measured in the same run.",
                          .fields = list,
@@ -33,25 +31,16 @@ int dbench_kernels(int argc, const char* const* argv) {
                          .takes_config = false,
                          .footer = kFooter};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
-  ProgressBar bar;
-  bar.show("measuring the machine's peaks", -1, "");
-  const auto print = [&](const std::string& text) {
-    bar.clear();
-    fmt::print("{}", text);
-    std::fflush(stdout);
-  };
-  const KernelBenchJob job{.spec = spec,
-                           .begin =
-                               [&](const MachinePeaks& p, const std::string& backend, int threads) {
-                                 print(json ? machine_peaks_json(p, backend, threads).dump() + "\n"
-                                            : kernel_table_head(p, backend, threads));
-                               },
-                           .report =
-                               [&](const KernelTiming& k, const MachinePeaks& p) {
-                                 print(json ? kernel_timing_json(k, p).dump() + "\n" : kernel_table_line(k, p));
-                                 bar.show("measuring", -1, "after " + k.op);
-                               }};
-  if (!run_kernel_bench(job))
+  KernelBenchResult result;
+  {
+    ProgressBar bar;
+    bar.show("measuring the machine's peaks", -1, "");
+    result = run_kernel_bench(
+        {.spec = spec, .progress = [&](double share, const std::string& op) { bar.show("measuring", share, op); }});
+  }
+  if (json) fmt::print("{}\n", record_json(kernel_record(spec, result)).dump());
+  else fmt::print("{}", kernel_table(result));
+  if (!result.is_quiet)
     fmt::print(stderr,
                "dbench kernels: the machine was not quiet: threads waited for a core; run again when it is idle\n");
   return 0;

@@ -6,7 +6,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/log.h"
 #include "libcore/comm/agree.h"
-#include "libcore/plan/measure/discover.h"
+#include "libcore/plan/measure/measured_cluster.h"
 #include "libcore/plan/search/exact.h"
 #include "libcore/plan/search/plan_spec.h"
 
@@ -33,22 +33,8 @@ void check_left_open(const TrainSpec& spec) {
   differs(&TrainSpec::stage_layers, "stage-layers");
 }
 
-// This host as its ranks share it: each measures its own cores while all do. Collective.
-ClusterSpec measured_cluster(const TrainSpec& spec, Comm& world) {
-  CpuSpeed speed;
-  const int threads = static_cast<int>(std::max<int64_t>(1, spec.threads));
-  agree(world, [&] {
-    const std::vector<int> nodes = world.nodes();
-    if (std::count(nodes.begin(), nodes.end(), nodes[0]) != world.size())
-      fail(ErrorKind::usage,
-           "--layout auto over several hosts needs --cluster: the network between them is not measured here");
-    speed = measure_cpu_speed({.ranks = 1, .threads = threads});
-  });
-  for (double CpuSpeed::*number : kSlowestCounts) speed.*number = world.all_reduce_value(speed.*number, ReduceOp::min);
-  speed.cpu_share = world.all_reduce_value(speed.cpu_share, ReduceOp::min);
-  speed.launch_s = world.all_reduce_value(speed.launch_s, ReduceOp::max);
-  const Discovered found =
-      cpu_cluster({.host = this_host(), .cores = {.ranks = world.size(), .threads = threads}, .speed = speed});
+ClusterSpec noted_cluster(const TrainSpec& spec, Comm& world) {
+  const Discovered found = measured_cluster(static_cast<int>(std::max<int64_t>(1, spec.threads)), world);
   for (const std::string& note : found.notes)
     if (world.rank() == 0) log_info("plan: {}", note);
   return found.cluster;
@@ -59,7 +45,7 @@ ClusterSpec measured_cluster(const TrainSpec& spec, Comm& world) {
 void take_planned_layout(TrainSpec& spec, Comm& world) {
   Json tables = Json::object();
   agree(world, [&] { check_left_open(spec); });
-  const ClusterSpec measured = spec.cluster.empty() ? measured_cluster(spec, world) : ClusterSpec{};
+  const ClusterSpec measured = spec.cluster.empty() ? noted_cluster(spec, world) : ClusterSpec{};
   agree(world, [&] {
     if (world.rank() != 0) return;
     PlanSpec asked;

@@ -240,6 +240,16 @@ FieldList fields(TrainSpec& s) {
        .min = 0,
        .max = kMany,
        .group = "Run"},
+      {.name = "metrics-port",
+       .value = &s.metrics_port,
+       .help = "rank 0 answers /metrics (Prometheus) and /health here while it trains: a port, auto (a free one, "
+               "printed at start), or off",
+       .or_number = true,
+       .group = "Run"},
+      {.name = "metrics-host",
+       .value = &s.metrics_host,
+       .help = "address that --metrics-port listens on; 0.0.0.0: all of rank 0's",
+       .group = "Run"},
       {.name = "eval-every",
        .value = &s.eval_every,
        .help = "steps between validations; 0: only at the end",
@@ -391,6 +401,7 @@ void check_train_spec(const TrainSpec& s) {
     fail(ErrorKind::usage, "--checkpoint-every auto needs --mtbf, the hours between failures of the whole job");
   if (s.local_checkpoint_every > 0 && s.local_checkpoint_dir.empty())
     fail(ErrorKind::usage, "--local-checkpoint-every needs --local-checkpoint-dir");
+  (void)metrics_port(s);
 }
 
 int64_t checkpoint_interval(const TrainSpec& s) {
@@ -404,13 +415,24 @@ int64_t checkpoint_interval(const TrainSpec& s) {
   return steps;
 }
 
+int metrics_port(const TrainSpec& s) {
+  if (s.metrics_port == "off") return -1;
+  if (s.metrics_port == "auto") return 0;
+  int port = 0;
+  const char* end = s.metrics_port.data() + s.metrics_port.size();
+  const auto [at, error] = std::from_chars(s.metrics_port.data(), end, port);
+  if (error != std::errc() || at != end || port < 1 || port > 65535)
+    fail(ErrorKind::usage, "--metrics-port {}: expected a port of 1 to 65535, auto or off", s.metrics_port);
+  return port;
+}
+
 bool changes_result(const std::string& field) {
   // clang-format off
   constexpr std::string_view kRunning[] = {
       "out", "resume", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "checkpoint-mode", "mtbf",
       "checkpoint-dir", "local-checkpoint-dir", "local-checkpoint-every", "checkpoint-memory", "checkpoint-bandwidth", "keep-last",
       "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "check-replicas-every",
-      "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks"};
+      "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks", "metrics-port", "metrics-host"};
   // A layout changes where a sum is made, not which sum.
   constexpr std::string_view kLayout[] = {
       "layout", "cluster", "tp", "pp", "vpp", "dp", "sp", "zero", "zero-group", "recompute", "recompute-layers", "schedule", "stage-layers",

@@ -60,15 +60,20 @@ struct TrainSpec {
   double comm_timeout = 300.0;
   int64_t max_skips = 10;
   bool verify_data = false;
+  std::string metrics_port = "off", metrics_host = "127.0.0.1";
 
   // JSON text of the configuration's [plan] and [predicted] tables, on the rank that read it; "" without. No fields:
   // they say what somebody expected of this run, not what to do.
   std::string plan_table, predicted_table;
+  // No field either: a benchmark measures steps and keeps nothing of them. False: no checkpoint at the end.
+  bool save_at_end = true;
 };
 
 FieldList fields(TrainSpec& spec);
 // Steps between durable checkpoints as --checkpoint-every says; 0: only at the end; -1: auto. Error{usage}.
 int64_t checkpoint_interval(const TrainSpec& spec);
+// Where --metrics-port listens: a port; 0: a free one (auto); -1: nowhere (off). Error{usage}.
+int metrics_port(const TrainSpec& spec);
 // What no single field can say alone; Error{usage} names the flags.
 void check_train_spec(const TrainSpec& spec);
 // Whether a setting changes what is computed (not the output folder, logging, threads).

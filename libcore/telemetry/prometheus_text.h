@@ -19,6 +19,7 @@ class MetricsText {
   const std::vector<MetricSample>& samples() const { return samples_; }
   // Sum over all label sets of a name; NaN when there is none.
   double sum(std::string_view name) const;
+  // The same over the label sets that hold this label with this value.
   double value(std::string_view name, std::string_view label, std::string_view label_value) const;
   bool has(std::string_view name) const;
   // Of a histogram (name without _bucket): the share-quantile by linear interpolation inside its bucket, as

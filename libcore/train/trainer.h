@@ -1,5 +1,5 @@
 // The training run: sets up from a TrainSpec, loops over steps, validates, saves, stops cleanly. It prints nothing
-// itself: what a person should see goes to the observer (called on rank 0 only).
+// itself: what a person should see goes to the observer (called on rank 0 only, but for rank_step).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,6 +20,7 @@ struct TrainObserver {
   std::function<void(const std::string& line)> note = [](const std::string&) {};
   std::function<void(const std::string& line)> warning = [](const std::string&) {};
   std::function<void(const StepReport&)> step = [](const StepReport&) {};
+  std::function<void(int64_t step)> rank_step = [](int64_t) {};  // on every rank, when it has done a step
 };
 
 struct TrainSummary {

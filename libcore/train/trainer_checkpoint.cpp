@@ -222,7 +222,7 @@ bool Trainer::save_last() {
     }));
   };
   settle();
-  if (saved_step_ != state_.step && failed_save_step_ != state_.step) {
+  if (spec_.save_at_end && saved_step_ != state_.step && failed_save_step_ != state_.step) {
     const bool local = !local_.empty() && !local_failed_ && local_step_ != state_.step;
     request_save(true, local);
     settle();
@@ -233,7 +233,7 @@ bool Trainer::save_last() {
   }
   count_stall();
   comm_record_->phase = "";
-  return saved_step_ == state_.step;
+  return saved_step_ == state_.step || !spec_.save_at_end;
 }
 
 // Back to the newest checkpoint, with the data going on after the batches seen since: those are skipped.

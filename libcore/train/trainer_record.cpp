@@ -36,6 +36,7 @@ Json json_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr);
 void Trainer::event(const char* kind, Json details) {
   Json line = {{"event", kind}, {"time", utc_timestamp()}, {"run_id", identity_["run_id"]}, {"step", state_.step}};
   line.update(details);
+  if (prometheus_) prometheus_->add_event(line);
   events_.write(line);
 }
 
@@ -104,9 +105,11 @@ void Trainer::record_step(const StepResult& result) {
   const Json line =
       first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
   watch_stragglers();
+  observer_.rank_step(state_.step);
   if (!first_rank()) return;
   saves_.clear();
   step_stall_s_ = 0;
+  if (prometheus_) prometheus_->add_step(line);
   if (!metrics_.write(line) && !metrics_full_) {
     metrics_full_ = true;
     warn(fmt::format(

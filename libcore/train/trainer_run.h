@@ -25,6 +25,7 @@
 #include "libcore/train/setup.h"
 #include "libcore/train/step.h"
 #include "libcore/train/straggler.h"
+#include "libcore/train/train_metrics.h"
 #include "libcore/train/train_state.h"
 #include "libcore/train/trainer.h"
 #include "libcore/train/validation.h"
@@ -66,6 +67,7 @@ class Trainer {
   void load_weights();
   void measure_peak();
   void start_run_dir();
+  void open_metrics_port();
   void start_sampler();
 
   // trainer_record.cpp
@@ -131,6 +133,7 @@ class Trainer {
   JsonLines metrics_, events_;
   std::atomic<int64_t> sampled_step_ = 0;
   std::optional<ResourceSampler> sampler_;
+  std::optional<TrainMetrics> prometheus_;  // on rank 0, when --metrics-port asks for it
   StepClock clock_;
   ModelFlops flops_{};
   double hardware_flops_ = 0;  // of a step, all ranks: products and attention as they run, what is made again included

@@ -267,7 +267,16 @@ void Trainer::start_run_dir() {
     details["fetched_bytes"] = fetched_bytes_;
     details["notes"] = resume_notes_;
   }
+  if (prometheus_) prometheus_->begin(run);
   event(first_step_ > 0 ? "resume" : "start", details);
+}
+
+// Early: a taken port ends the run before it has cost anything.
+void Trainer::open_metrics_port() {
+  if (!first_rank()) return;
+  prometheus_.emplace(spec_.metrics_host, metrics_port(spec_));
+  observer_.note(
+      fmt::format("metrics: http://{}:{}/metrics (Prometheus), /health", spec_.metrics_host, prometheus_->port()));
 }
 
 // The first rank of each host records what the host does.
@@ -283,12 +292,14 @@ void Trainer::start_sampler() {
   for (size_t r = 0; r < hosts.size(); ++r)
     if (r != me && hosts[r] == hosts[me] && pids[r] != pids[me]) options.pids.push_back(std::stoll(pids[r]));
   sampler_.emplace(options, &sampled_step_);
+  if (prometheus_) prometheus_->show_host(options);
 }
 
 void Trainer::start() {
   catch_stop_signals();  // a signal during the start ends the run after its first step
   world_.set_timeout(spec_.comm_timeout);
   phase("model and data", [&] { open_inputs(); });
+  if (metrics_port(spec_) >= 0) phase("metrics port", [&] { open_metrics_port(); });
   phase("resume", [&] { plan_start(); });
   phase("plan", [&] { check_memory(); });
   phase("memory", [&] { build_step(); });

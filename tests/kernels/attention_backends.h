@@ -3,11 +3,15 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/kernels/attention_reference.h"
+#if defined(RW_TEST_CUDA)
+#include "tests/cuda/cuda_attention.h"
+#else
 #include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/gemm_amx.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/variant.h"
-#include "tests/kernels/attention_reference.h"
+#endif
 
 namespace rw::test {
 
@@ -24,6 +28,20 @@ struct Backend {
   void (*kv_write)(const KvWrite&, Stream);
 };
 
+#if defined(RW_TEST_CUDA)
+// The table's, on the rows as they are and on rows that tensor cores take.
+inline std::vector<Backend> backends(DType t) {
+  const Ops& ops = waited_cuda_ops();
+  std::vector<Backend> all{{"cuda", true, fwd_in_each_order<Place::as_is>, bwd_in_each_order<Place::as_is>,
+                            ops.attention_workspace, paged_in_each_order, ops.paged_attention_workspace,
+                            kv_write_in_each_order}};
+  if (t != DType::f32)
+    all.push_back({"cuda, aligned rows", false, fwd_in_each_order<Place::aligned>, bwd_in_each_order<Place::aligned>,
+                   ops.attention_workspace, paged_in_each_order, ops.paged_attention_workspace,
+                   kv_write_in_each_order});
+  return all;
+}
+#else
 #define RW_BACKEND(ns, f32, fwd, bwd, paged)                                                                \
   Backend {                                                                                                 \
 #ns " " #fwd, f32, ns::fwd, ns::bwd, ns::attention_workspace, ns::paged, ns::paged_attention_workspace, \
@@ -43,6 +61,7 @@ inline std::vector<Backend> backends(DType t) {
   return all;
 }
 #undef RW_BACKEND
+#endif
 
 // `rows` rows of a wider buffer: each row has `width` elements of ours at `column` of `stride`. What is not ours holds
 // a canary. The buffer starts one element past an aligned address.

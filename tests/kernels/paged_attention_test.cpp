@@ -64,7 +64,7 @@ TEST_CASE("paged attention: a query's bits do not depend on chunks, batch mates 
       REQUIRE(*std::max_element(once.begin(), once.end()) > *std::min_element(once.begin(), once.end()));
 
       for (int32_t chunk : {1, 17, 64}) {
-        for (int threads : {1, 2, 3}) {
+        for (int threads : teams({1, 2, 3})) {
           pool.result = empty;
           for (int32_t from = 0; from < 150; from += chunk) {  // all sequences advance side by side until they end
             std::vector<int32_t> first, n;

@@ -31,7 +31,7 @@ TEST_CASE("paged decode: long contexts, by the definition in double precision") 
           pool.fill(b, run, 1);
           if (!i8_known) r = reference(s, pool.held_inputs(in), t, false, static_cast<double>(run.scale));
           i8_known = true;
-          for (int threads : {1, 2, 7}) {
+          for (int threads : teams({1, 2, 7})) {
             pool.result = r.o.value;
             pool.attend(b, run, last_of(s), std::vector<int32_t>(s.lengths.size(), 1), threads);
             CHECK(worst(r.o, pool.result).ratio <= 1);
@@ -58,7 +58,7 @@ TEST_CASE("paged decode: bits do not depend on threads, batch mates, or on what 
       const std::vector<double> once = pool.result;
       for (bool fixed : {false, true}) {
         pool.fixed_order = fixed;
-        for (int threads : {2, 3, 16}) {
+        for (int threads : teams({2, 3, 16})) {
           pool.result = empty;
           pool.attend(b, run, last_of(s), std::vector<int32_t>(n, 1), threads);
           CHECK(pool.result == once);

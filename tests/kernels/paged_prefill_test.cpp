@@ -80,7 +80,7 @@ TEST_CASE("paged prefill: a sequence's bits do not depend on batch mates or thre
       pool.result = empty;
       pool.attend(b, run, before(c), c.queries, 1);
       const std::vector<double> once = pool.result;
-      for (int threads : {2, 3, 5}) {
+      for (int threads : teams({2, 3, 5})) {
         pool.result = empty;
         pool.attend(b, run, before(c), c.queries, threads);
         CHECK(pool.result == once);

@@ -108,7 +108,7 @@ TEST_CASE("paged attention: over 8 bits too a query's bits do not depend on chun
       pool.attend(b, run, {0, 0, 0, 0}, s.lengths, 1);
       const std::vector<double> once = pool.result;
       for (int32_t chunk : {1, 17, 64}) {
-        for (int threads : {1, 3}) {
+        for (int threads : teams({1, 3})) {
           pool.result = empty;
           for (int32_t from = 0; from < 150; from += chunk) {
             std::vector<int32_t> first, n;

@@ -225,6 +225,16 @@ TEST_CASE("links from what dbench comm measured") {
   REQUIRE(fits.network.size() == 1);
   CHECK(fits.nodes == 2);
   CHECK(mentions(fits.notes, "all_gather over 4 ranks on 2 nodes"));
+  // As a record, in one line or several: the same rows.
+  std::string rows = text.substr(0, text.size() - 1);
+  for (size_t at = 0; (at = rows.find('\n', at)) != std::string::npos;) rows[at] = ',';
+  for (const char* gap : {"", "\n"}) {
+    const std::string record = fmt::format("{{\"bench\":\"comm\",{}\"details\":{{\"rows\":[{}]}}}}\n", gap, rows);
+    const LinkFits same = fit_comm_results(record, "comm.json");
+    CHECK(same.node == fits.node);
+    CHECK(same.network == fits.network);
+    CHECK(same.nodes == 2);
+  }
   CHECK(fits.node[0].kind == "all_reduce");
   CHECK(fits.node[0].ranks == 3);
   CHECK(fits.node[0].provenance == "measured");
@@ -270,29 +280,40 @@ TEST_CASE("comm results that are none") {
     return std::string("accepted");
   };
   const std::string rest = "\"way\":\"auto\",\"memory\":\"shared\",\"ranks\":2,\"nodes\":1";
-  CHECK(refusal("").find("c.json: expected the lines") == 0);
+  CHECK(refusal("").find("c.json: expected timings") == 0);
   CHECK(refusal("[]\n").find("c.json:1: ") == 0);
   CHECK(refusal("\n{\"op\":").find("c.json:2") == 0);
   CHECK(refusal("{\"op\": \"all_reduce\"}").find("ranks") != std::string::npos);
+  CHECK(refusal("{\"bench\": \"kernels\"}").find("dbench kernels") != std::string::npos);
+  CHECK(refusal("{\"bench\": \"comm\",\n \"details\": {}}").find("details.rows") != std::string::npos);
+  CHECK(refusal("{\"bench\": \"comm\", \"details\": {\"rows\": [3]}}").find("details.rows[0]") != std::string::npos);
+  CHECK(refusal("{\"bench\": \"comm\", \"details\": {\"rows\": []}}").find("found none") != std::string::npos);
   CHECK(refusal(comm_line("send_recv", 1, 1, rest + ",\"wrong\":3")).find("3 elements") != std::string::npos);
   CHECK(refusal(comm_line("send_recv", 1, -1, rest)).find("above 0") != std::string::npos);
   CHECK(refusal(comm_line("send_recv", 1, 1, "\"way\":\"auto\",\"ranks\":2,\"nodes\":3")).find("2 on 3") !=
         std::string::npos);
 }
 
-std::string kernel_line(const char* op, const char* type, double gflop, double gb, bool quiet = true) {
-  return fmt::format("{{\"op\":\"{}\",\"type\":\"{}\",\"gflop_per_s\":{},\"gb_per_s\":{},\"quiet\":{}}}\n", op, type,
+std::string kernel_op(const char* op, const char* type, double gflop, double gb, bool quiet = true) {
+  return fmt::format("{{\"op\":\"{}\",\"type\":\"{}\",\"gflop_per_s\":{},\"gb_per_s\":{},\"quiet\":{}}}", op, type,
                      gflop, gb, quiet);
+}
+std::string kernels_record(const std::vector<std::string>& ops, const std::string& peak_f32 = "100") {
+  std::string all;
+  for (const std::string& op : ops) all += (all.empty() ? "" : ",") + op;
+  return fmt::format(
+      "{{\"bench\":\"kernels\",\"details\":{{\"peaks\":{{\"peak_gflop_per_s\":{{\"f32\":{},\"bf16\":1000}},"
+      "\"copy_gb_per_s\":20}},\"ops\":[{}]}}}}\n",
+      peak_f32, all);
 }
 
 TEST_CASE("fractions from what dbench kernels measured") {
-  const std::string peaks = R"({"peak_gflop_per_s":{"f32":100,"bf16":1000},"copy_gb_per_s":20})"
-                            "\n";
-  const std::string text = peaks + kernel_line("gemm qkv", "f32", 70, 1) + kernel_line("gemm up", "f32", 80, 1) +
-                           kernel_line("gemm up", "bf16", 400, 1) + kernel_line("gemm up", "bf16", 900, 1, false) +
-                           kernel_line("gemm_pack up", "f32", 0, 1) + kernel_line("attention_fwd", "f32", 25, 1) +
-                           kernel_line("paged_attention", "f32", 90, 1) + kernel_line("rms_norm_fwd", "f32", 1, 10) +
-                           kernel_line("swiglu_fwd", "bf16", 1, 14) + kernel_line("adamw", "f32", 1, 90);
+  const std::string text =
+      kernels_record({kernel_op("gemm qkv", "f32", 70, 1), kernel_op("gemm up", "f32", 80, 1),
+                      kernel_op("gemm up", "bf16", 400, 1), kernel_op("gemm up", "bf16", 900, 1, false),
+                      kernel_op("gemm_pack up", "f32", 0, 1), kernel_op("attention_fwd", "f32", 25, 1),
+                      kernel_op("paged_attention", "f32", 90, 1), kernel_op("rms_norm_fwd", "f32", 1, 10),
+                      kernel_op("swiglu_fwd", "bf16", 1, 14), kernel_op("adamw", "f32", 1, 90)});
   const KernelFractions f = read_kernel_results(text, "k.json");
   CHECK(f.gemm == doctest::Approx((0.8 + 0.4) / 2));
   CHECK(f.attention == doctest::Approx(0.25));
@@ -303,13 +324,14 @@ TEST_CASE("fractions from what dbench kernels measured") {
   CHECK(found.cluster.devices[0].gemm_fraction == doctest::Approx(0.6));
   CHECK(found.cluster.devices[0].provenance == "measured");
   CHECK(parse_cluster_spec(discovered_toml(found), "") == found.cluster);
-  const KernelFractions none = read_kernel_results(peaks, "k.json");
+  const KernelFractions none = read_kernel_results(kernels_record({}), "k.json");
   take_fractions(found, none);
   CHECK(found.cluster.devices[0].gemm_fraction == doctest::Approx(0.6));
-  CHECK(read_kernel_results(peaks + kernel_line("adamw", "f32", 1, 90), "k").memory == 1);
-  for (const std::string& bad : {std::string(), std::string("{}\n"), std::string("3\n"), peaks + "{}\n",
-                                 peaks + kernel_line("gemm up", "f16", 1, 1),
-                                 std::string(R"({"peak_gflop_per_s":{"f32":0,"bf16":1},"copy_gb_per_s":20})")})
+  CHECK(read_kernel_results(kernels_record({kernel_op("adamw", "f32", 1, 90)}), "k").memory == 1);
+  for (const std::string& bad :
+       {std::string(), std::string("{}\n"), std::string("3\n"), std::string(R"({"details":3})"),
+        std::string(R"({"details":{"peaks":{},"ops":[]}})"), kernels_record({"{}"}), kernels_record({"7"}),
+        kernels_record({kernel_op("gemm up", "f16", 1, 1)}), kernels_record({}, "0")})
     CHECK_THROWS_AS(read_kernel_results(bad, "k.json"), Error);
 }
 

@@ -1,47 +1,50 @@
 #include "libcore/bench/comm/comm_bench.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
-#include <set>
 
 #include "libcore/base/check.h"
-#include "libcore/base/clock.h"
 #include "libcore/base/error.h"
+#include "libcore/base/median.h"
+#include "libcore/bench/comm/comm_trial.h"
+#include "libcore/bench/comm/link_report.h"
 #include "libcore/bench/comm/mpi_peer.h"
-#include "libcore/bench/comm/pattern.h"
 #include "libcore/comm/segment.h"
 
 namespace rw {
 namespace {
 
-constexpr const char* kPeerWay = "mpi-blocking";
 constexpr int64_t kBatchBytes = 128 << 10;  // small operations are timed several at a time
+constexpr int64_t kRewarm = 2;              // samples that do not count, of a block after others' blocks
 
 DType find_dtype(const std::string& name) {
-  for (DType t : {DType::f32, DType::bf16, DType::f64, DType::i64})
+  for (DType t : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64})
     if (name == dtype_name(t)) return t;
-  fail(ErrorKind::usage, "--dtype: expected f32, bf16, f64 or i64, found \"{}\"", name);
+  fail(ErrorKind::usage, "--dtype: expected f32, bf16, f16, f64 or i64, found \"{}\"", name);
 }
 
-// A collective, ready to run on this rank's buffers.
-struct Trial {
-  BenchOp op;
-  std::string way;
-  DType t;
-  int64_t bytes;
-  bool in_place;
-  std::byte* data;  // (bytes)
-  std::byte* part;  // (bytes / ranks) of all_gather out of place
+// What is timed of a case.
+struct Timed {
+  CommTrial trial;
+  std::optional<CommTiming>* result;
+  TrialBlock block;
+  std::vector<double> us;  // this rank's samples, block after block
 };
+
+// The median of each block of samples.
+std::vector<double> block_medians(const std::vector<double>& us, const std::vector<int64_t>& cuts) {
+  std::vector<double> medians;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i)
+    if (cuts[i] < cuts[i + 1]) medians.push_back(median({us.begin() + cuts[i], us.begin() + cuts[i + 1]}));
+  return medians;
+}
 
 class Bench {
  public:
   explicit Bench(const CommBenchJob& job) : job_(job), spec_(job.spec), comm_(job.comm) {
     const std::vector<int> nodes = comm_.nodes();
-    n_nodes_ = static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
+    nodes_ = map_nodes(nodes);
     comm_.set_timeout(spec_.comm_timeout);
     shared_ = comm_.allocate(spec_.max_bytes);
     private_ = allocate_private(spec_.max_bytes);
@@ -64,146 +67,155 @@ class Bench {
 
   void run_op(BenchOp op, DType t) {
     if (op == BenchOp::send_recv && comm_.size() == 1) return;
-    for (int64_t bytes : bench_sizes({spec_.min_bytes, spec_.max_bytes, spec_.factor}, multiple(op, t)))
+    std::vector<int64_t> sizes = {0};
+    if (op != BenchOp::barrier)
+      sizes = bench_sizes({spec_.min_bytes, spec_.max_bytes, spec_.factor},
+                          dtype_bytes(t) * (has_parts(op) ? comm_.size() : 1));
+    for (int64_t bytes : sizes) {
+      std::vector<CommCase> cases;
       for (const std::string& way : ways_of(op, t))
-        for (const bool is_shared : {true, false}) {
-          if (spec_.memory == (is_shared ? "private" : "shared")) continue;
-          // The library knows no difference.
-          if (way == kPeerWay && is_shared && spec_.memory == "both") continue;
-          job_.report(run_case(op, t, bytes, way, is_shared));
-        }
+        for (const bool is_shared : {true, false})
+          if (takes(op, way, is_shared)) cases.push_back(make_case({op, t, bytes}, way, is_shared));
+      run_cases(cases);
+      for (const CommCase& c : cases) job_.report(c);
+    }
   }
 
-  CommCase run_case(BenchOp op, DType t, int64_t bytes, const std::string& way, bool is_shared) {
-    CommCase c{
-        .op = op, .way = way, .is_shared = is_shared, .t = t, .bytes = bytes, .ranks = comm_.size(), .nodes = n_nodes_};
-    const bool parts = op == BenchOp::reduce_scatter || op == BenchOp::all_gather;
-    c.count = bytes / dtype_bytes(t) / (parts ? comm_.size() : 1);
-    if (op == BenchOp::all_reduce) choose(way, bytes, c);
-    auto* data = static_cast<std::byte*>(is_shared ? shared_.data : private_.data);
-    Trial trial{op, way, t, bytes, true, data, static_cast<std::byte*>(part_.data)};
-    if (op != BenchOp::send_recv) c.in_place = time(trial);
-    if (op != BenchOp::send_recv && op != BenchOp::all_gather) return c;
-    trial.in_place = false;
-    c.out_of_place = time(trial);
+  // All ways of an all_reduce that a table may name, with these segments: cases of one size.
+  struct Segmented {
+    std::string way;
+    int64_t segment_bytes;
+  };
+  std::vector<CommCase> run_all_reduce(int64_t bytes, const std::vector<Segmented>& ways) {
+    std::vector<CommCase> cases;
+    for (const Segmented& w : ways)
+      cases.push_back(make_case({BenchOp::all_reduce, DType::f32, bytes, w.segment_bytes}, w.way, true));
+    run_cases(cases);
+    for (const CommCase& c : cases) job_.report(c);
+    return cases;
+  }
+  int nodes() const { return static_cast<int>(nodes_.leaders.size()); }
+
+ private:
+  struct What {
+    BenchOp op;
+    DType t;
+    int64_t bytes;
+    int64_t segment_bytes = AllReducePick{}.segment_bytes;  // of ways other than auto
+  };
+
+  bool takes(BenchOp op, const std::string& way, bool is_shared) const {
+    if (op == BenchOp::barrier) return is_shared;
+    if (spec_.memory == (is_shared ? "private" : "shared")) return false;
+    // The library knows no difference.
+    return way != kPeerWay || !is_shared || spec_.memory != "both";
+  }
+
+  CommCase make_case(const What& what, const std::string& way, bool is_shared) const {
+    CommCase c{.op = what.op,
+               .way = way,
+               .is_shared = is_shared,
+               .t = what.t,
+               .bytes = what.bytes,
+               .ranks = comm_.size(),
+               .nodes = nodes()};
+    c.count = what.bytes / dtype_bytes(what.t) / (has_parts(what.op) ? comm_.size() : 1);
+    if (what.op != BenchOp::all_reduce || way == kPeerWay) return c;
+    AllReducePick pick{.way = {}, .segment_bytes = what.segment_bytes};
+    if (way == "auto") pick = pick_all_reduce(job_.policy.table, comm_.size(), nodes(), c.bytes);
+    else pick.way = *find_way(way);
+    if (!pick.way.steps) return c;
+    c.segment_bytes = pick.segment_bytes;
+    if (job_.has_library && comm_.size() > 1) c.sent = count_sent(c, *pick.way.steps);
     return c;
   }
 
-  void set_segment(int64_t bytes) { segment_bytes_ = bytes; }
-  int nodes() const { return n_nodes_; }
-
- private:
-  int64_t multiple(BenchOp op, DType t) const {
-    const bool parts = op == BenchOp::reduce_scatter || op == BenchOp::all_gather;
-    return dtype_bytes(t) * (parts ? comm_.size() : 1);
+  // Of the rank that sends most. Lists within one node by two levels are none: the node's shared memory does it all.
+  std::optional<SentCount> count_sent(const CommCase& c, CollectiveAlgorithm algorithm) const {
+    if (algorithm == CollectiveAlgorithm::hierarchical && nodes() == 1) return std::nullopt;
+    const int64_t size = dtype_bytes(c.t);
+    const AllReduceShape shape{.algorithm = algorithm,
+                               .ranks = comm_.size(),
+                               .n = c.count,
+                               .segment = std::max<int64_t>(1, c.segment_bytes / size),
+                               .nodes = &nodes_};
+    SentCount mine;
+    for (const CollectiveStep& step : all_reduce_steps(shape, comm_.rank()))
+      if (step.to >= 0) mine.bytes += step.send.n * size, ++mine.messages;
+    return mine;  // becomes the largest of all ranks with the timings
   }
 
-  void choose(const std::string& way, int64_t bytes, CommCase& c) {
-    if (way == kPeerWay) return;
+  // Before the trials of a case: what its all_reduce takes.
+  void choose(const CommCase& c) {
+    if (c.op != BenchOp::all_reduce || c.way == kPeerWay) return;
     job_.policy.forced.reset();
-    AllReducePick pick = pick_all_reduce(job_.policy.table, comm_.size(), n_nodes_, bytes);
-    if (way != "auto") {
-      pick = {.way = *find_way(way), .segment_bytes = segment_bytes_};
-      job_.policy.forced = pick;
+    if (c.way == "auto") return;
+    AllReducePick pick{.way = *find_way(c.way)};
+    if (c.segment_bytes > 0) pick.segment_bytes = c.segment_bytes;
+    job_.policy.forced = pick;
+  }
+
+  std::vector<Timed> trials_of(CommCase& c) const {
+    auto* data = static_cast<std::byte*>(c.is_shared ? shared_.data : private_.data);
+    const int64_t most = std::clamp<int64_t>(kBatchBytes / std::max<int64_t>(1, c.bytes), 1, 32);
+    Timed timed{.trial = {c.op, c.way, c.t, c.bytes, true, data, static_cast<std::byte*>(part_.data)},
+                .result = &c.in_place,
+                .block = {.calls = spec_.rewrite     ? 1
+                                   : spec_.calls > 0 ? spec_.calls
+                                                     : most,
+                          .rewrite = spec_.rewrite},
+                .us = {}};
+    std::vector<Timed> trials;
+    if (c.op != BenchOp::send_recv) trials.push_back(timed);
+    timed.trial.in_place = false, timed.result = &c.out_of_place;
+    if (c.op == BenchOp::send_recv || c.op == BenchOp::all_gather) trials.push_back(timed);
+    return trials;
+  }
+
+  void run_cases(std::vector<CommCase>& cases) {
+    std::vector<std::vector<Timed>> timed;
+    for (CommCase& c : cases) {
+      timed.push_back(trials_of(c));
+      choose(c);
+      for (Timed& t : timed.back()) {
+        *t.result = CommTiming{.blocks_us = {}};
+        (*t.result)->wrong = spec_.check ? count_wrong(comm_, t.trial) : -1;
+      }
+      if (!c.sent) continue;
+      c.sent->bytes = comm_.all_reduce_value(c.sent->bytes, ReduceOp::max);
+      c.sent->messages = comm_.all_reduce_value(c.sent->messages, ReduceOp::max);
     }
-    if (pick.way.steps) c.segment_bytes = pick.segment_bytes;
-  }
-
-  void run(const Trial& trial) {
-    const int64_t n = trial.bytes / dtype_bytes(trial.t);
-    const int ranks = comm_.size(), me = comm_.rank();
-    const int64_t part_bytes = trial.bytes / ranks;
-    const void* part = trial.in_place ? trial.data + me * part_bytes : trial.part;
-    if (trial.way == kPeerWay) return run_peer(trial);
-    switch (trial.op) {
-      case BenchOp::all_reduce: return comm_.all_reduce(trial.data, n, trial.t, ReduceOp::sum);
-      case BenchOp::reduce_scatter: return comm_.reduce_scatter(trial.data, even_cuts(n, ranks), trial.t);
-      case BenchOp::all_gather: return comm_.all_gather(part, trial.data, even_cuts(n, ranks), trial.t);
-      case BenchOp::broadcast: return comm_.broadcast(trial.data, trial.bytes, 0);
-      case BenchOp::send_recv:  // there and back between the ends: the last rank may be on another node
-        if (me == 0)
-          comm_.send(trial.data, trial.bytes, ranks - 1, 0), comm_.recv(trial.data, trial.bytes, ranks - 1, 0);
-        if (me == ranks - 1) comm_.recv(trial.data, trial.bytes, 0, 0), comm_.send(trial.data, trial.bytes, 0, 0);
-        return;
-    }
-  }
-
-  void run_peer(const Trial& trial) {
-    const int ranks = comm_.size(), me = comm_.rank();
-    const bool parts = trial.op == BenchOp::reduce_scatter || trial.op == BenchOp::all_gather;
-    if (trial.op == BenchOp::send_recv && me != 0 && me != ranks - 1) return;
-    run_mpi_peer({.op = trial.op,
-                  .data = trial.data,
-                  .part = trial.op == BenchOp::all_gather && !trial.in_place ? trial.part : nullptr,
-                  .n = trial.bytes / dtype_bytes(trial.t) / (parts ? ranks : 1),
-                  .t = trial.t,
-                  .peer = me == 0 ? ranks - 1 : 0,
-                  .sends_first = me == 0});
-  }
-
-  CommTiming time(const Trial& trial) {
-    CommTiming timing;
-    timing.wrong = spec_.check ? count_wrong(trial) : -1;
-    std::memset(trial.data, 0,
-                static_cast<size_t>(trial.bytes));  // sums of zeros stay zero however often they are added
-    const int64_t calls = spec_.rewrite ? 1 : std::clamp<int64_t>(kBatchBytes / trial.bytes, 1, 32);
-    std::vector<double> us;
-    for (int64_t i = -spec_.warmup_iters; i < spec_.iters; ++i) {
-      if (spec_.rewrite) std::memset(trial.data, 0, static_cast<size_t>(trial.bytes));
-      comm_.barrier();
-      const double start = now_s();
-      for (int64_t k = 0; k < calls; ++k) run(trial);
-      const double mine = (now_s() - start) * 1e6 / static_cast<double>(calls);
-      if (i >= 0) us.push_back(trial.op == BenchOp::send_recv ? mine / 2 : mine);
-    }
-    comm_.all_reduce(us.data(), static_cast<int64_t>(us.size()), DType::f64, ReduceOp::max);
-    timing.us = median(us);
-    timing.us_min = *std::min_element(us.begin(), us.end());
-    timing.us_max = *std::max_element(us.begin(), us.end());
-    timing.samples = static_cast<int64_t>(us.size());
-    return timing;
-  }
-
-  // One run on test data; the wrong elements of all ranks.
-  int64_t count_wrong(const Trial& trial) {
-    const int64_t n = trial.bytes / dtype_bytes(trial.t);
-    const int ranks = comm_.size(), me = comm_.rank();
-    const std::vector<int64_t> cuts = even_cuts(n, ranks);
-    const int64_t begin = cuts[static_cast<size_t>(me)], mine = cuts[static_cast<size_t>(me) + 1] - begin;
-    std::byte* home = trial.data + begin * dtype_bytes(trial.t);
-    const Pattern own = Pattern::of_rank(me, ranks, trial.t), sum = Pattern::of_sum(ranks, trial.t);
-    std::memset(trial.data, 0xff, static_cast<size_t>(trial.bytes));
-    const bool gathers = trial.op == BenchOp::all_gather;
-    if (gathers) own.fill(trial.in_place ? home : trial.part, begin, mine);
-    else if (trial.op != BenchOp::send_recv || me == 0) own.fill(trial.data, 0, n);
-    run(trial);
-    int64_t wrong = 0;
-    switch (trial.op) {
-      case BenchOp::all_reduce: wrong = sum.count_wrong(trial.data, 0, n); break;
-      case BenchOp::reduce_scatter:
-        wrong = sum.count_wrong(trial.way == kPeerWay ? trial.data : home, begin, mine);
-        break;
-      case BenchOp::all_gather:
-        for (int r = 0; r < ranks; ++r) {
-          const int64_t from = cuts[static_cast<size_t>(r)];
-          wrong +=
-              Pattern::of_rank(r, ranks, trial.t)
-                  .count_wrong(trial.data + from * dtype_bytes(trial.t), from, cuts[static_cast<size_t>(r) + 1] - from);
+    const std::vector<int64_t> cuts = even_cuts(spec_.iters, static_cast<int>(spec_.repeats));
+    for (size_t block = 0; block + 1 < cuts.size(); ++block) {
+      if (cuts[block] == cuts[block + 1]) continue;
+      for (size_t i = 0; i < cases.size(); ++i) {
+        choose(cases[i]);
+        for (Timed& t : timed[i]) {
+          t.block.samples = cuts[block + 1] - cuts[block];
+          t.block.warmup = t.us.empty() ? spec_.warmup_iters : std::min(spec_.warmup_iters, kRewarm);
+          const std::vector<double> us = time_block(comm_, t.trial, t.block);
+          t.us.insert(t.us.end(), us.begin(), us.end());
         }
-        break;
-      case BenchOp::broadcast: wrong = Pattern::of_rank(0, ranks, trial.t).count_wrong(trial.data, 0, n); break;
-      case BenchOp::send_recv:
-        if (me == 0 || me == ranks - 1) wrong = Pattern::of_rank(0, ranks, trial.t).count_wrong(trial.data, 0, n);
-        break;
+      }
     }
-    return comm_.all_reduce_value(wrong, ReduceOp::sum);
+    for (auto& of_case : timed)
+      for (Timed& t : of_case) finish(t, cuts);
+  }
+
+  void finish(Timed& t, const std::vector<int64_t>& cuts) {
+    comm_.all_reduce(t.us.data(), static_cast<int64_t>(t.us.size()), DType::f64, ReduceOp::max);
+    CommTiming& timing = **t.result;
+    timing.us = median(t.us);
+    timing.us_min = *std::min_element(t.us.begin(), t.us.end());
+    timing.us_max = *std::max_element(t.us.begin(), t.us.end());
+    timing.samples = static_cast<int64_t>(t.us.size());
+    timing.blocks_us = block_medians(t.us, cuts);
   }
 
   const CommBenchJob& job_;
   const CommBenchSpec& spec_;
   Comm& comm_;
-  int n_nodes_ = 1;
-  int64_t segment_bytes_ = AllReducePick{}.segment_bytes;
+  NodeMap nodes_;
   SharedBuffer shared_, private_, part_;
 };
 
@@ -227,7 +239,7 @@ FieldList fields(CommBenchSpec& s) {
        .value = &s.way,
        .help = "of all_reduce (" + listed(ways) + "), and " + kPeerWay +
                ", the MPI library's own call, of every operation; may repeat; all when none is given"},
-      {.name = "dtype", .value = &s.dtype, .help = "element type (f32, bf16, f64, i64); may repeat (-d)"},
+      {.name = "dtype", .value = &s.dtype, .help = "element type (f32, bf16, f16, f64, i64); may repeat (-d)"},
       {.name = "memory",
        .value = &s.memory,
        .help = "buffers of the communicator, private ones, or both",
@@ -238,6 +250,16 @@ FieldList fields(CommBenchSpec& s) {
        .help = "samples before them that do not count (-w)",
        .min = 0,
        .max = 1e6},
+      {.name = "repeats",
+       .value = &s.repeats,
+       .help = "blocks that the samples are taken in, those of all ways of a size in turn",
+       .min = 1,
+       .max = 1000},
+      {.name = "calls",
+       .value = &s.calls,
+       .help = "of the operation in a sample; 0: as many as move 128 KiB, at most 32",
+       .min = 0,
+       .max = 1e6},
       {.name = "check", .value = &s.check, .help = "compare results with the exact ones"},
       {.name = "rewrite",
        .value = &s.rewrite,
@@ -246,6 +268,22 @@ FieldList fields(CommBenchSpec& s) {
       {.name = "tune",
        .value = &s.tune,
        .help = "measure the ways of all_reduce and write the table to this file, keeping its rows for other jobs"},
+      {.name = "pairs",
+       .value = &s.pairs,
+       .help = "latency and bandwidth between every two ranks: alone one pair after another, or rounds of pairs that "
+               "share no rank, at the same time",
+       .choices = {"none", "alone", "rounds"}},
+      {.name = "pair-bytes",
+       .value = &s.pair_bytes,
+       .help = "of the messages that give a pair's bandwidth",
+       .min = 1,
+       .is_size = true},
+      {.name = "cluster-fragment",
+       .value = &s.cluster_fragment,
+       .help = "write the links as tables of a cluster file; with --cluster the whole file"},
+      {.name = "cluster",
+       .value = &s.cluster,
+       .help = "a cluster file or the name of one, whose links --cluster-fragment replaces"},
       {.name = "ranks-per-node",
        .value = &s.ranks_per_node,
        .help = "consecutive ranks that count as a node; 0: those that share memory",
@@ -269,7 +307,8 @@ void check_comm_bench(const CommBenchSpec& spec) {
   for (const std::string& name : spec.op)
     if (!find_bench_op(name))
       fail(ErrorKind::usage,
-           "--op: expected all_reduce, reduce_scatter, all_gather, broadcast or send_recv, found \"{}\"", name);
+           "--op: expected all_reduce, reduce_scatter, all_gather, broadcast, send_recv or barrier, found \"{}\"",
+           name);
   for (const std::string& way : spec.way)
     if (way != "auto" && way != kPeerWay && !find_way(way))
       fail(ErrorKind::usage, "--way: expected auto, {}{}, found \"{}\"", kPeerWay, other_ways(), way);
@@ -285,7 +324,11 @@ void run_comm_bench(const CommBenchJob& job) {
   for (const std::string& name : job.spec.op) ops.push_back(find_bench_op(name).value());
   Bench bench(job);
   for (BenchOp op : ops)
-    for (const std::string& type : job.spec.dtype) bench.run_op(op, find_dtype(type));
+    for (const std::string& type : job.spec.dtype) {
+      bench.run_op(op, find_dtype(type));
+      if (op == BenchOp::barrier) break;  // it has no elements
+    }
+  if (std::find(ops.begin(), ops.end(), BenchOp::send_recv) != ops.end()) run_link_pairs(job);
 }
 
 std::vector<CommTableRow> tune_all_reduce(const CommBenchJob& job) {
@@ -298,20 +341,22 @@ std::vector<CommTableRow> tune_all_reduce(const CommBenchJob& job) {
                       .nodes = bench.nodes(),
                       .max_bytes = bytes,
                       .us = std::numeric_limits<double>::infinity()};
-    double same_us = best.us;  // of the last size's pick
+    std::vector<Bench::Segmented> ways;
     for (const std::string& name : bench.ways_of(BenchOp::all_reduce, DType::f32)) {
       const auto way = find_way(name);
       if (!way) continue;  // auto, mpi-blocking
-      for (int64_t segment : kSegments) {
-        // Where everything is one segment there is one to try.
-        if (segment != AllReducePick{}.segment_bytes && (!way->steps || bytes <= kSegments[0])) continue;
-        bench.set_segment(segment);
-        const CommCase c = bench.run_case(BenchOp::all_reduce, DType::f32, bytes, name, true);
-        job.report(c);
-        const AllReducePick pick{.way = *way, .segment_bytes = segment};
-        if (c.in_place->us < best.us) best.us = c.in_place->us, best.pick = pick;
-        if (!rows.empty() && rows.back().pick == pick) same_us = c.in_place->us;
-      }
+      for (const int64_t segment : kSegments)
+        // A way without segments, or data below the smallest, has one to try.
+        if (segment == AllReducePick{}.segment_bytes || (way->steps && bytes > kSegments[0]))
+          ways.push_back({name, segment});
+    }
+    double same_us = std::numeric_limits<double>::infinity();
+    const std::vector<CommCase> cases = bench.run_all_reduce(bytes, ways);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const AllReducePick pick{.way = *find_way(ways[i].way), .segment_bytes = ways[i].segment_bytes};
+      const double us = cases[i].in_place->us;
+      if (us < best.us) best.us = us, best.pick = pick;
+      if (!rows.empty() && rows.back().pick == pick) same_us = us;
     }
     if (best.us > same_us * kWorthChanging) best.us = same_us, best.pick = rows.back().pick;
     // One row for a stretch of sizes.

@@ -16,11 +16,14 @@ struct CommBenchSpec {
   std::string memory = "both";
   int64_t min_bytes = 1 << 10, max_bytes = 64 << 20;
   double factor = 2;
-  int64_t iters = 20, warmup_iters = 5;
+  int64_t iters = 20, warmup_iters = 5, repeats = 5, calls = 0;
   bool check = true, rewrite = false;
   int64_t ranks_per_node = 0;
   double comm_timeout = 300;
   std::string comm_table, tune;
+  std::string pairs = "none";  // pair_matrix.h
+  int64_t pair_bytes = 4 << 20;
+  std::string cluster_fragment, cluster;  // link_report.h
 };
 FieldList fields(CommBenchSpec& spec);
 
@@ -31,6 +34,8 @@ struct CommBenchJob {
   bool has_library = false;                     // the job runs under MPI: its blocking collectives can be called
   std::function<void(const CommCase&)> report;  // on every rank; the same timings on all
 };
+// Samples of a case are taken in `repeats` blocks; the blocks of all ways of an operation and size take turns, so that
+// what comes and goes on the machine meets them all.
 // Error{usage} for an unknown op, way or type.
 void check_comm_bench(const CommBenchSpec& spec);
 // Collective.

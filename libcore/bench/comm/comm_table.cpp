@@ -15,8 +15,9 @@ int root_of(BenchOp op) { return op == BenchOp::broadcast ? 0 : -1; }
 
 std::string timing_columns(const CommCase& c, const std::optional<CommTiming>& t) {
   if (!t) return fmt::format("{:>10} {:>8} {:>8} {:>7}", "-", "-", "-", "-");
-  return fmt::format("{:>10.2f} {:>8.3f} {:>8.3f} {:>7}", t->us, algbw_gb_s(c, *t), busbw_gb_s(c, *t),
-                     t->wrong < 0 ? "n/a" : std::to_string(t->wrong));
+  const std::string wrong = t->wrong < 0 ? "n/a" : std::to_string(t->wrong);
+  if (c.op == BenchOp::barrier) return fmt::format("{:>10.2f} {:>8} {:>8} {:>7}", t->us, "-", "-", wrong);
+  return fmt::format("{:>10.2f} {:>8.3f} {:>8.3f} {:>7}", t->us, algbw_gb_s(c, *t), busbw_gb_s(c, *t), wrong);
 }
 
 }  // namespace
@@ -28,6 +29,7 @@ const char* bench_op_name(BenchOp op) {
     case BenchOp::all_gather: return "all_gather";
     case BenchOp::broadcast: return "broadcast";
     case BenchOp::send_recv: return "send_recv";
+    case BenchOp::barrier: return "barrier";
   }
   return "?";
 }
@@ -46,6 +48,7 @@ double busbw_factor(BenchOp op, int ranks) {
     case BenchOp::all_gather: return (p - 1) / p;
     case BenchOp::broadcast:
     case BenchOp::send_recv: return 1;
+    case BenchOp::barrier: return 0;
   }
   return 0;
 }
@@ -59,13 +62,6 @@ std::vector<int64_t> bench_sizes(const SizeRange& range, int64_t multiple) {
     if (size == 0) break;
   }
   return sizes;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 double algbw_gb_s(const CommCase& c, const CommTiming& t) {
@@ -95,6 +91,7 @@ std::vector<Json> comm_case_json(const CommCase& c) {
   for (const bool in_place : {false, true}) {
     const std::optional<CommTiming>& t = in_place ? c.in_place : c.out_of_place;
     if (!t) continue;
+    const bool has_bytes = c.op != BenchOp::barrier;
     Json line{{"op", bench_op_name(c.op)},
               {"way", c.way},
               {"memory", c.is_shared ? "shared" : "private"},
@@ -110,10 +107,12 @@ std::vector<Json> comm_case_json(const CommCase& c) {
               {"us_min", t->us_min},
               {"us_max", t->us_max},
               {"samples", t->samples},
-              {"algbw_gb_s", algbw_gb_s(c, *t)},
-              {"busbw_gb_s", busbw_gb_s(c, *t)},
+              {"blocks_us", t->blocks_us},
+              {"algbw_gb_s", has_bytes ? Json(algbw_gb_s(c, *t)) : Json()},
+              {"busbw_gb_s", has_bytes ? Json(busbw_gb_s(c, *t)) : Json()},
               {"wrong", t->wrong < 0 ? Json() : Json(t->wrong)}};
     if (c.segment_bytes > 0) line["segment_bytes"] = c.segment_bytes;
+    if (c.sent) line["sent_bytes"] = c.sent->bytes, line["sent_messages"] = c.sent->messages;
     lines.push_back(std::move(line));
   }
   return lines;

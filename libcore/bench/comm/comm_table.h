@@ -3,7 +3,8 @@
 // S is the size column: the buffer of all_reduce, broadcast and a message, the whole array (all ranks' parts) of
 // reduce_scatter and all_gather. algbw = S / time. busbw = algbw * factor, the factor being what the busiest wire of an
 // ideal ring carries per byte of S, so that busbw can be held against the hardware whatever the number of ranks p:
-// all_reduce 2(p-1)/p, reduce_scatter and all_gather (p-1)/p, broadcast and send_recv 1. GB/s are 1e9 bytes a second.
+// all_reduce 2(p-1)/p, reduce_scatter and all_gather (p-1)/p, broadcast and send_recv 1. A barrier carries nothing: S
+// is 0, and it has a time alone. GB/s are 1e9 bytes a second.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,9 +16,9 @@
 
 namespace rw {
 
-enum class BenchOp : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send_recv };
-constexpr BenchOp kBenchOps[] = {BenchOp::all_reduce, BenchOp::reduce_scatter, BenchOp::all_gather, BenchOp::broadcast,
-                                 BenchOp::send_recv};
+enum class BenchOp : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send_recv, barrier };
+constexpr BenchOp kBenchOps[] = {BenchOp::all_reduce, BenchOp::reduce_scatter, BenchOp::all_gather,
+                                 BenchOp::broadcast,  BenchOp::send_recv,      BenchOp::barrier};
 const char* bench_op_name(BenchOp op);
 std::optional<BenchOp> find_bench_op(const std::string& name);
 
@@ -30,12 +31,16 @@ struct SizeRange {
 };
 std::vector<int64_t> bench_sizes(const SizeRange& range, int64_t multiple);
 
-double median(std::vector<double> values);  // the upper of the two middle ones; 0 for none
-
 struct CommTiming {
   double us = 0, us_min = 0, us_max = 0;  // of the samples; a sample's time is the slowest rank's
   int64_t samples = 0;
-  int64_t wrong = 0;  // elements that are not the exact result, on all ranks; -1: not checked
+  std::vector<double> blocks_us;  // the median of each interleaved block of samples, in the order taken
+  int64_t wrong = 0;              // elements that are not the exact result, on all ranks; -1: not checked
+};
+// What the rank that sends most sends for one call, counted from its step list; nothing is known of the other ways
+// (shared memory, the library's).
+struct SentCount {
+  int64_t bytes = 0, messages = 0;
 };
 struct CommCase {
   BenchOp op = BenchOp::all_reduce;
@@ -45,6 +50,7 @@ struct CommCase {
   int64_t bytes = 0, count = 0;  // S; elements, per rank where the ranks have parts
   int ranks = 1, nodes = 1;
   int64_t segment_bytes = 0;  // of step lists; 0 otherwise
+  std::optional<SentCount> sent;
   std::optional<CommTiming> out_of_place, in_place;
 };
 double algbw_gb_s(const CommCase& c, const CommTiming& t);
@@ -54,7 +60,8 @@ double busbw_gb_s(const CommCase& c, const CommTiming& t);
 std::string comm_table_head(int ranks, int nodes, const std::string& comm);
 std::string comm_table_line(const CommCase& c);
 // One object a timing: op, way, memory, type, redop, root, bytes, count, ranks, nodes, in_place, us, us_min, us_max,
-// samples, algbw_gb_s, busbw_gb_s, wrong.
+// samples, blocks_us, algbw_gb_s, busbw_gb_s (null of a barrier), wrong (null: not checked); of step lists
+// segment_bytes, sent_bytes, sent_messages.
 std::vector<Json> comm_case_json(const CommCase& c);
 
 }  // namespace rw

@@ -42,6 +42,7 @@ void run_mpi_peer(const MpiPeerCall& c) {
       return expect(MPI_Allgather(c.part != nullptr ? c.part : MPI_IN_PLACE, c.part != nullptr ? n : 0, type, c.data, n,
                                   type, MPI_COMM_WORLD));
     case BenchOp::broadcast: return expect(MPI_Bcast(c.data, n, type, 0, MPI_COMM_WORLD));
+    case BenchOp::barrier: return expect(MPI_Barrier(MPI_COMM_WORLD));
     case BenchOp::send_recv:
       if (c.sends_first) expect(MPI_Send(c.data, n, type, c.peer, 0, MPI_COMM_WORLD));
       expect(MPI_Recv(c.data, n, type, c.peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

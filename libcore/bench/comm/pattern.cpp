@@ -18,6 +18,15 @@ int64_t value(int64_t rank, int64_t ranks, int64_t element) {
   return (element * 7 + rank * 13 + element * rank % 5) % 9 - 4;
 }
 
+// Bits of a whole number of at most 11 bits as f16: exact.
+uint16_t f16_bits(int64_t v) {
+  if (v == 0) return 0;
+  const auto magnitude = static_cast<uint64_t>(v < 0 ? -v : v);
+  const int exponent = static_cast<int>(std::bit_width(magnitude)) - 1;
+  return static_cast<uint16_t>((v < 0 ? 0x8000U : 0U) | static_cast<uint32_t>(exponent + 15) << 10 |
+                               ((magnitude << (10 - exponent)) & 0x3ff));
+}
+
 void store(std::byte* to, int64_t v, DType t) {
   const auto put = [to](auto x) { std::memcpy(to, &x, sizeof x); };
   switch (t) {
@@ -25,6 +34,7 @@ void store(std::byte* to, int64_t v, DType t) {
     case DType::f64: return put(static_cast<double>(v));
     case DType::i64: return put(v);
     case DType::bf16: return put(static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(v)) >> 16));
+    case DType::f16: return put(f16_bits(v));
     default: CHECK(false, "no test data of type %s", dtype_name(t));
   }
 }

@@ -63,8 +63,8 @@ struct Finding {
   std::string effect_of;  // the finding that explains this one
 };
 
-// Findings of the rules whose conditions are met: causes by layer, then severity and confidence; each followed by its
-// effects. `names` fills {dir}, {url}.
+// Findings of the rules whose conditions are met. Failures first, infos last; among equals by layer, then confidence;
+// each cause followed by its effects (but for infos). `names` fills {dir}, {url}.
 std::vector<Finding> diagnose(const std::vector<Rule>& rules, const Facts& facts,
                               const std::map<std::string, std::string>& names);
 Json finding_json(const Finding& finding);

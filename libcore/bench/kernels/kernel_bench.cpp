@@ -10,29 +10,25 @@
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
-#include "libcore/bench/comm/comm_table.h"
+#include "libcore/base/median.h"
+#include "libcore/bench/record/machine.h"
 
 namespace rw {
 namespace {
 
-struct Sampled {
-  double us = 0, cpu_share = 0;
-  int64_t samples = 0;
-};
-
-// At least 5 samples of one call, after one that does not count, until `seconds` are over.
-Sampled sample(const std::function<void()>& run, double seconds, int threads) {
+// Seconds per call, until `seconds` are over: at least `least` calls, after one that does not count.
+std::vector<double> sample_us(const std::function<void()>& run, double seconds, size_t least) {
   run();
   std::vector<double> us;
-  const double begin = now_s(), begin_cpu = process_cpu_s();
+  const double begin = now_s();
   double now = begin;
-  while (us.size() < 5 || now < begin + seconds) {
+  while (us.size() < least || now < begin + seconds) {
     run();
     const double end = now_s();
     us.push_back((end - now) * 1e6);
     now = end;
   }
-  return {median(us), (process_cpu_s() - begin_cpu) / (now - begin) / threads, static_cast<int64_t>(us.size())};
+  return us;
 }
 
 double copy_bytes_per_s(int threads, double seconds) {
@@ -40,7 +36,7 @@ double copy_bytes_per_s(int threads, double seconds) {
   Arena arena;
   auto* from = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
   auto* to = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
-  const Sampled s = sample(
+  const std::vector<double> us = sample_us(
       [&] {
 #pragma omp parallel num_threads(threads)
         {
@@ -49,8 +45,8 @@ double copy_bytes_per_s(int threads, double seconds) {
           std::memcpy(to + first, from + first, static_cast<size_t>(last - first));
         }
       },
-      seconds, threads);
-  return 2.0 * kBytes / s.us * 1e6;
+      seconds, 5);
+  return 2.0 * kBytes / median(us) * 1e6;
 }
 
 MachinePeaks measure_peaks(Stream stream, double seconds) {
@@ -84,6 +80,77 @@ bool is_wanted(const KernelBenchSpec& spec, const std::string& op) {
 }
 
 double bytes_of(const Cost& c) { return c.bytes_read + c.bytes_written; }
+double gflop_per_s(const KernelTiming& k) { return k.cost.flops / k.median_us() * 1e-3; }
+double gb_per_s(const KernelTiming& k) { return bytes_of(k.cost) / k.median_us() * 1e-3; }
+
+Json peaks_json(const KernelBenchResult& r) {
+  const MachinePeaks& p = r.peaks;
+  return {{"backend", r.backend},
+          {"threads", r.threads},
+          {"peak_gflop_per_s", {{"f32", p.flops_f32 * 1e-9}, {"bf16", p.flops_bf16 * 1e-9}}},
+          {"instructions", {{"f32", p.instruction_f32}, {"bf16", p.instruction_bf16}}},
+          {"copy_gb_per_s", p.bytes_per_s * 1e-9}};
+}
+
+Json timing_json(const KernelTiming& k, const MachinePeaks& peaks) {
+  return {{"op", k.op},
+          {"shape", k.shape},
+          {"type", dtype_name(k.t)},
+          {"us", k.median_us()},
+          {"samples", k.samples},
+          {"flops", k.cost.flops},
+          {"bytes", bytes_of(k.cost)},
+          {"gflop_per_s", gflop_per_s(k)},
+          {"gb_per_s", gb_per_s(k)},
+          {"cpu_share", k.cpu_share},
+          {"quiet", k.is_quiet()},
+          {"roofline_share", k.is_quiet() ? Json(roofline_share(k, peaks)) : Json()}};
+}
+
+void add_metrics(BenchRecord& record, const KernelTiming& k, const MachinePeaks& peaks) {
+  const std::string name = fmt::format("kernel.{} {} {}", k.op, k.shape, dtype_name(k.t));
+  const auto add = [&](const char* what, const char* unit, MetricKind kind, std::vector<double> samples) {
+    BenchMetric m;
+    m.name = name + what;
+    m.unit = unit;
+    m.better = kind == MetricKind::fact ? Better::higher : Better::lower;
+    m.kind = kind;
+    m.samples = std::move(samples);
+    record.metrics.push_back(std::move(m));
+  };
+  add(".us", "us", MetricKind::time, k.us);
+  record.metrics.back().limit = 1e6 * roofline_s(k, peaks);
+  add(".gflop_per_s", "GFLOP/s", MetricKind::fact, {gflop_per_s(k)});
+  add(".gb_per_s", "GB/s", MetricKind::fact, {gb_per_s(k)});
+  if (k.is_quiet()) add(".roofline_share", "", MetricKind::fact, {roofline_share(k, peaks)});
+  add(".flops", "FLOP", MetricKind::count, {k.cost.flops});
+  add(".bytes", "bytes", MetricKind::count, {bytes_of(k.cost)});
+}
+
+// The ops and types that are asked for.
+std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, const Ops& ops, Stream stream) {
+  KernelShapes shapes{.model = load_model_spec(spec.model),
+                      .rows = spec.rows,
+                      .seq_len = spec.seq_len,
+                      .requests = spec.requests,
+                      .context = spec.context};
+  if (spec.rows % spec.seq_len != 0)
+    fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
+  shapes.head_rows = std::min(shapes.head_rows, spec.rows);
+  std::string names;
+  for (const KernelCaseMaker& maker : kernel_cases(shapes, {ops, stream, DType::f32}))
+    if (names.find(maker.op) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(maker.op);
+  for (const std::string& op : spec.op)
+    if (names.find(op) == std::string::npos)
+      fail(ErrorKind::usage, "--op: expected some of {}, found \"{}\"", names, op);
+  std::vector<DType> types;
+  for (const std::string& name : spec.dtype) types.push_back(find_dtype(name));
+  std::vector<KernelCaseMaker> wanted;
+  for (DType t : types)
+    for (KernelCaseMaker& maker : kernel_cases(shapes, {ops, stream, t}))
+      if (is_wanted(spec, maker.op)) wanted.push_back(std::move(maker));
+  return wanted;
+}
 
 }  // namespace
 
@@ -103,86 +170,99 @@ FieldList fields(KernelBenchSpec& s) {
       {.name = "dtype", .value = &s.dtype, .help = "type of the activations (f32, bf16); may repeat"},
       {.name = "op", .value = &s.op, .help = "only ops whose name holds this; may repeat"},
       {.name = "threads", .value = &s.threads, .help = "OpenMP threads; 0: all", .min = 0, .max = 4096},
-      {.name = "seconds", .value = &s.seconds, .help = "of measuring, an op", .min = 0, .max = 1e4},
+      {.name = "seconds",
+       .value = &s.seconds,
+       .help = "of measuring, an op, all repeats together",
+       .min = 0,
+       .max = 1e4},
+      {.name = "repeats", .value = &s.repeats, .help = "rounds over all ops", .min = 1, .max = 1000},
   };
 }
 
+double KernelTiming::median_us() const { return median(us); }
+
+double roofline_s(const KernelTiming& k, const MachinePeaks& peaks) {
+  return std::max(k.cost.flops / peaks.flops(k.t), bytes_of(k.cost) / peaks.bytes_per_s);
+}
+
 double roofline_share(const KernelTiming& k, const MachinePeaks& peaks) {
-  const double least_s = std::max(k.cost.flops / peaks.flops(k.t), bytes_of(k.cost) / peaks.bytes_per_s);
-  return k.us > 0 ? least_s / (k.us * 1e-6) : 0;
+  const double us = k.median_us();
+  return us > 0 ? roofline_s(k, peaks) / (us * 1e-6) : 0;
 }
 
-Json machine_peaks_json(const MachinePeaks& p, const std::string& backend, int threads) {
-  return {{"backend", backend},
-          {"threads", threads},
-          {"peak_gflop_per_s", {{"f32", p.flops_f32 * 1e-9}, {"bf16", p.flops_bf16 * 1e-9}}},
-          {"instructions", {{"f32", p.instruction_f32}, {"bf16", p.instruction_bf16}}},
-          {"copy_gb_per_s", p.bytes_per_s * 1e-9}};
-}
-
-std::string kernel_table_head(const MachinePeaks& p, const std::string& backend, int threads) {
-  return fmt::format(
+std::string kernel_table(const KernelBenchResult& r) {
+  const MachinePeaks& p = r.peaks;
+  std::string text = fmt::format(
       "# {}, {} threads; peaks: f32 {:.1f} GFLOP/s ({}), bf16 {:.1f} GFLOP/s ({}), copy {:.1f} GB/s\n"
       "# {:<24} {:<26} {:>4} {:>12} {:>10} {:>8} {:>9} {:>9}\n",
-      backend, threads, p.flops_f32 * 1e-9, p.instruction_f32, p.flops_bf16 * 1e-9, p.instruction_bf16,
+      r.backend, r.threads, p.flops_f32 * 1e-9, p.instruction_f32, p.flops_bf16 * 1e-9, p.instruction_bf16,
       p.bytes_per_s * 1e-9, "op", "shape", "type", "us", "GFLOP/s", "GB/s", "cpu/wall", "roofline");
+  for (const KernelTiming& k : r.timings)
+    text += fmt::format("  {:<24} {:<26} {:>4} {:>12.1f} {:>10.1f} {:>8.2f} {:>9.2f} {:>9}\n", k.op, k.shape,
+                        dtype_name(k.t), k.median_us(), gflop_per_s(k), gb_per_s(k), k.cpu_share,
+                        k.is_quiet() ? fmt::format("{:.1f} %", 100 * roofline_share(k, p)) : "not quiet");
+  return text;
 }
 
-std::string kernel_table_line(const KernelTiming& k, const MachinePeaks& peaks) {
-  return fmt::format("  {:<24} {:<26} {:>4} {:>12.1f} {:>10.1f} {:>8.2f} {:>9.2f} {:>9}\n", k.op, k.shape,
-                     dtype_name(k.t), k.us, k.cost.flops / k.us * 1e-3, bytes_of(k.cost) / k.us * 1e-3, k.cpu_share,
-                     k.is_quiet() ? fmt::format("{:.1f} %", 100 * roofline_share(k, peaks)) : "not quiet");
+BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& r) {
+  KernelBenchSpec copy = spec;
+  BenchRecord record =
+      new_record("kernels",
+                 fmt::format("{} {} x {} tokens, {} x {} decoded, {} threads", spec.model, spec.rows / spec.seq_len,
+                             spec.seq_len, spec.requests, spec.context, r.threads),
+                 fields_json(fields(copy)));
+  record.repeats = spec.repeats;
+  record.cpu_share = r.cpu_share;
+  record.quiet = r.is_quiet;
+  Json ops = Json::array();
+  for (const KernelTiming& k : r.timings) {
+    add_metrics(record, k, r.peaks);
+    ops.push_back(timing_json(k, r.peaks));
+  }
+  record.details = Json{{"peaks", peaks_json(r)}, {"ops", ops}}.dump();
+  return record;
 }
 
-Json kernel_timing_json(const KernelTiming& k, const MachinePeaks& peaks) {
-  return {{"op", k.op},
-          {"shape", k.shape},
-          {"type", dtype_name(k.t)},
-          {"us", k.us},
-          {"samples", k.samples},
-          {"flops", k.cost.flops},
-          {"bytes", bytes_of(k.cost)},
-          {"gflop_per_s", k.cost.flops / k.us * 1e-3},
-          {"gb_per_s", bytes_of(k.cost) / k.us * 1e-3},
-          {"cpu_share", k.cpu_share},
-          {"quiet", k.is_quiet()},
-          {"roofline_share", k.is_quiet() ? Json(roofline_share(k, peaks)) : Json()}};
-}
-
-bool run_kernel_bench(const KernelBenchJob& job) {
+KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
   const KernelBenchSpec& spec = job.spec;
-  KernelShapes shapes{.model = load_model_spec(spec.model),
-                      .rows = spec.rows,
-                      .seq_len = spec.seq_len,
-                      .requests = spec.requests,
-                      .context = spec.context};
-  if (spec.rows % spec.seq_len != 0)
-    fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
-  const std::vector<KernelCaseMaker> known = kernel_cases(shapes, {this_machine(), Stream{.threads = 1}, DType::f32});
-  std::string names;
-  for (const KernelCaseMaker& maker : known)
-    if (names.find(maker.op) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(maker.op);
-  for (const std::string& op : spec.op)
-    if (names.find(op) == std::string::npos)
-      fail(ErrorKind::usage, "--op: expected some of {}, found \"{}\"", names, op);
-  shapes.head_rows = std::min(shapes.head_rows, spec.rows);
-  std::vector<DType> types;
-  for (const std::string& name : spec.dtype) types.push_back(find_dtype(name));
   const Ops& ops = this_machine();
   const Stream stream{.threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads()};
-  const MachinePeaks peaks = measure_peaks(stream, std::max(0.05, spec.seconds));
-  job.begin(peaks, ops.name, stream.threads);
-  bool is_quiet = true;
-  for (DType t : types)
-    for (const KernelCaseMaker& maker : kernel_cases(shapes, {ops, stream, t})) {
-      if (!is_wanted(spec, maker.op)) continue;
-      const KernelCase c = maker.make();
-      const Sampled s = sample(c.run, spec.seconds, stream.threads);
-      const KernelTiming timing{maker.op, maker.shape, t, s.us, s.samples, c.cost, s.cpu_share};
-      is_quiet = is_quiet && timing.is_quiet();
-      job.report(timing, peaks);
+  const std::vector<KernelCaseMaker> cases = wanted_cases(spec, ops, stream);
+  KernelBenchResult result;
+  result.backend = ops.name;
+  result.threads = stream.threads;
+  result.peaks = measure_peaks(stream, std::max(0.05, spec.seconds));
+  QuietMeter all(stream.threads);
+  std::vector<QuietMeter> meters(cases.size(), QuietMeter(stream.threads));
+  for (int64_t repeat = 0; repeat < spec.repeats; ++repeat)
+    for (size_t i = 0; i < cases.size(); ++i) {
+      job.progress(static_cast<double>(repeat * static_cast<int64_t>(cases.size()) + static_cast<int64_t>(i)) /
+                       static_cast<double>(spec.repeats * static_cast<int64_t>(cases.size())),
+                   cases[i].op);
+      const KernelCase c = cases[i].make();
+      if (repeat == 0) {
+        KernelTiming timing;
+        timing.op = cases[i].op;
+        timing.shape = cases[i].shape;
+        timing.t = cases[i].t;
+        timing.cost = c.cost;
+        result.timings.push_back(std::move(timing));
+      }
+      all.start();
+      meters[i].start();
+      const std::vector<double> us = sample_us(c.run, spec.seconds / static_cast<double>(spec.repeats), 3);
+      meters[i].stop();
+      all.stop();
+      result.timings[i].us.push_back(median(us));
+      result.timings[i].samples += static_cast<int64_t>(us.size());
     }
-  return is_quiet;
+  result.cpu_share = all.cpu_share();
+  result.is_quiet = all.is_quiet();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    result.timings[i].cpu_share = meters[i].cpu_share();
+    result.is_quiet = result.is_quiet && result.timings[i].is_quiet();
+  }
+  return result;
 }
 
 }  // namespace rw

@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "libcore/base/fields.h"
-#include "libcore/base/json.h"
 #include "libcore/bench/kernels/kernel_cases.h"
+#include "libcore/bench/record/bench_record.h"
 
 namespace rw {
 
 struct KernelBenchSpec {
   std::string model;
   std::vector<std::string> dtype = {"f32", "bf16"}, op;  // op: words of the names; none means all
-  int64_t rows = 2048, seq_len = 512, requests = 16, context = 512, threads = 0;
-  double seconds = 0.3;  // of measuring, an op
+  int64_t rows = 2048, seq_len = 512, requests = 16, context = 512, threads = 0, repeats = 3;
+  double seconds = 0.3;  // of measuring, an op, all repeats together
 };
 FieldList fields(KernelBenchSpec& spec);
 
@@ -33,29 +33,37 @@ constexpr double kQuietShare = 0.95;
 struct KernelTiming {
   std::string op, shape;
   DType t = DType::f32;
-  double us = 0;  // median
-  int64_t samples = 0;
+  std::vector<double> us;  // a repeat each: the median of its calls
+  int64_t samples = 0;     // calls, all repeats together
   Cost cost;
   double cpu_share = 0;  // CPU seconds per thread and second of wall time
+  double median_us() const;
   bool is_quiet() const { return cpu_share >= kQuietShare; }
 };
-// Seconds that the roofline allows, over the measured; above 1 where the data lies in the caches.
+// Seconds that the roofline allows; over the measured: above 1 where the data lies in the caches.
+double roofline_s(const KernelTiming& k, const MachinePeaks& peaks);
 double roofline_share(const KernelTiming& k, const MachinePeaks& peaks);
 
-// backend, threads, peak_gflop_per_s {f32, bf16}, instructions {f32, bf16}, copy_gb_per_s.
-Json machine_peaks_json(const MachinePeaks& peaks, const std::string& backend, int threads);
-std::string kernel_table_head(const MachinePeaks& peaks, const std::string& backend, int threads);
-std::string kernel_table_line(const KernelTiming& k, const MachinePeaks& peaks);
-// op, shape, type, us, samples, flops, bytes, gflop_per_s, gb_per_s, cpu_share, quiet, roofline_share (null: not
-// quiet).
-Json kernel_timing_json(const KernelTiming& k, const MachinePeaks& peaks);
+struct KernelBenchResult {
+  MachinePeaks peaks;
+  std::string backend;
+  int64_t threads = 1;
+  std::vector<KernelTiming> timings;
+  double cpu_share = 1;
+  bool is_quiet = true;  // for all of it
+};
+std::string kernel_table(const KernelBenchResult& result);
+// A metric "kernel.OP SHAPE TYPE.us" an op, its rates beside it; details: {"peaks": {backend, threads,
+// peak_gflop_per_s {f32, bf16}, instructions {f32, bf16}, copy_gb_per_s}, "ops": [{op, shape, type, us, samples, flops,
+// bytes, gflop_per_s, gb_per_s, cpu_share, quiet, roofline_share (null: not quiet)}, ...]}.
+BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& result);
 
 struct KernelBenchJob {
   const KernelBenchSpec& spec;
-  std::function<void(const MachinePeaks&, const std::string& backend, int threads)> begin;
-  std::function<void(const KernelTiming&, const MachinePeaks&)> report;
+  std::function<void(double share, const std::string& op)> progress = [](double, const std::string&) {};
 };
-// Error{usage}, Error{input} for what the spec asks and cannot get. True when the machine was quiet for all of it.
-bool run_kernel_bench(const KernelBenchJob& job);
+// All ops once, then all again, `repeats` times: what changes on the machine meanwhile meets all of them alike.
+// Error{usage}, Error{input} for what the spec asks and cannot get.
+KernelBenchResult run_kernel_bench(const KernelBenchJob& job);
 
 }  // namespace rw

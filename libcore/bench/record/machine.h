@@ -16,28 +16,38 @@ struct MachineIdentity {
   std::string
       fingerprint;  // 16 hex digits of what changes speed: cpu_model, cpus, memory_bytes in GiB, backend; not the host
 };
-// Of this host, from /proc and /sys below `root` (tests give their own).
+// Of this host, from /proc and /sys below `root` (tests give their own). What cannot be read is "" or 0.
 MachineIdentity machine_identity(const std::filesystem::path& root = "/");
 Json machine_json(const MachineIdentity& machine);
+std::string machine_fingerprint(const MachineIdentity& machine);
 
 // CPU seconds over wall seconds of what was measured, and what others used meanwhile.
 class QuietMeter {
  public:
   // `threads`: how many of this process's threads compute all the time while it is running; 0: none has to (a client
   // that waits): only the others' use is judged.
-  explicit QuietMeter(int64_t threads);
+  explicit QuietMeter(int64_t threads, std::filesystem::path root = "/");
   void start();
   void stop();  // may start again: adds up
-  // Of the time measured: process CPU seconds per thread and wall second.
+  // CPU seconds of this process meanwhile: what the ranks of a host tell each other for count_as_ours.
+  double cpu_s() const { return cpu_s_; }
+  // CPU seconds, measured over the same time, of other processes that belong to what is measured (the other ranks on
+  // this host, a server under test): no disturbance.
+  void count_as_ours(double cpu_s) { friends_s_ += cpu_s; }
+  // Of the time measured: process CPU seconds per thread and wall second. NaN of no time, or of no threads.
   double cpu_share() const;
-  // CPU that other processes took, as a share of what this process's `cpus` left idle or more; of /proc/stat.
+  // CPU time that other processes (and other guests of the physical machine: steal) took, as a share of what all CPUs
+  // of the machine have; from /proc/stat. NaN where that cannot be read, or after less than 0.2 s: it counts in ticks
+  // of 10 ms.
   double others_share() const;
-  bool is_quiet() const;  // cpu_share >= 0.95 (where threads > 0) and others_share <= 0.1
+  bool is_quiet() const;  // cpu_share >= 0.95 (where threads > 0) and others_share <= 0.1 (where known)
 
  private:
   int64_t threads_;
-  double wall_s_ = 0, cpu_s_ = 0, others_s_ = 0, machine_s_ = 0;
+  std::filesystem::path root_;
+  double wall_s_ = 0, cpu_s_ = 0, friends_s_ = 0, busy_s_ = 0, machine_s_ = 0;
   double start_wall_ = 0, start_cpu_ = 0, start_busy_ = 0, start_total_ = 0;
+  bool knows_machine_ = true;
 };
 
 }  // namespace rw

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -43,20 +44,47 @@ Timing read_timing(const Json& line, const std::string& where) {
   return t;
 }
 
+// The rows of a record of dbench comm.
+std::vector<Timing> read_record(const Json& record, const std::string& where) {
+  if (const std::string bench = json_string(record, "bench", where); bench != "comm")
+    fail(ErrorKind::input, "{}: expected a record of dbench comm, found one of dbench {}", where, bench);
+  const Json details = record.value("details", Json());
+  const Json rows = details.is_object() ? details.value("rows", Json()) : Json();
+  if (!rows.is_array())
+    fail(ErrorKind::input, "{}: key \"details.rows\": expected an array of timings, found {}", where, rows.type_name());
+  std::vector<Timing> timings;
+  for (const Json& row : rows) {
+    const std::string place = fmt::format("{}: details.rows[{}]", where, timings.size());
+    if (!row.is_object()) fail(ErrorKind::input, "{}: expected a timing, an object, found {}", place, row.type_name());
+    timings.push_back(read_timing(row, place));
+  }
+  return timings;
+}
+
 std::vector<Timing> read_timings(const std::string& text, const std::string& where) {
   std::vector<Timing> timings;
-  std::istringstream lines(text);
-  int64_t n = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++n;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string place = fmt::format("{}:{}", where, n);
-    const Json json = parse_json(line, place);
+  const auto add = [&](const Json& json, const std::string& place) {
     if (!json.is_object())
-      fail(ErrorKind::input, "{}: expected a line of dbench comm --json, an object, found {}", place, json.type_name());
-    timings.push_back(read_timing(json, place));
+      fail(ErrorKind::input, "{}: expected a record or a line of dbench comm --json, an object, found {}", place,
+           json.type_name());
+    if (!json.contains("bench")) return timings.push_back(read_timing(json, place));
+    std::vector<Timing> rows = read_record(json, place);
+    timings.insert(timings.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+  };
+  // A record that somebody laid out over several lines is one value; otherwise a line is.
+  if (const Json whole = Json::parse(text, nullptr, false); whole.is_object()) {
+    add(whole, where);
+  } else {
+    std::istringstream lines(text);
+    int64_t n = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++n;
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      const std::string place = fmt::format("{}:{}", where, n);
+      add(parse_json(line, place), place);
+    }
   }
-  if (timings.empty()) fail(ErrorKind::input, "{}: expected the lines of dbench comm --json, found none", where);
+  if (timings.empty()) fail(ErrorKind::input, "{}: expected timings of dbench comm --json, found none", where);
   return timings;
 }
 

@@ -14,9 +14,10 @@ struct LinkFits {
   std::vector<std::string> notes;            // for people: each fit's error, and lines that tell nothing
 };
 
-// `text`: JSON lines. Of each operation, number of ranks and nodes the timings of the way that jobs take by themselves
+// `text`: records of dbench comm (one, or a line each), or the timings of their details.rows, a line each. Of each
+// operation, number of ranks and nodes the timings of the way that jobs take by themselves
 // ("auto"), in memory that ranks share, all_reduce in place and the others not, where there are such. Error{input}
-// names `where` and the line for what is no such line, or for a result that was wrong.
+// names `where` and the line for what is no such thing, or for a result that was wrong.
 LinkFits fit_comm_results(const std::string& text, const std::string& where);
 
 // Latency and bandwidth of the link below a fit: those of a message, or of the ring that a collective of r ranks goes

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
@@ -18,12 +17,11 @@ struct Peaks {
   double copy_gb_per_s = 0;
 };
 
-Peaks read_peaks(const Json& line, const std::string& where) {
-  const auto peak = line.find("peak_gflop_per_s");
-  if (peak == line.end() || !peak->is_object())
-    fail(ErrorKind::input, "{}: expected the peaks that dbench kernels --json prints first, found no peak_gflop_per_s",
-         where);
-  Peaks peaks{.copy_gb_per_s = json_number(line, "copy_gb_per_s", where)};
+Peaks read_peaks(const Json& json, const std::string& where) {
+  const auto peak = json.find("peak_gflop_per_s");
+  if (peak == json.end() || !peak->is_object())
+    fail(ErrorKind::input, "{}: expected the machine's peaks, found no peak_gflop_per_s", where);
+  Peaks peaks{.copy_gb_per_s = json_number(json, "copy_gb_per_s", where)};
   for (const char* type : {"f32", "bf16"}) peaks.gflop_per_s[type] = json_number(*peak, type, where);
   if (!(peaks.copy_gb_per_s > 0) || !(peaks.gflop_per_s["f32"] > 0) || !(peaks.gflop_per_s["bf16"] > 0))
     fail(ErrorKind::input, "{}: expected peaks above 0", where);
@@ -39,20 +37,21 @@ double mean(const std::map<std::string, double>& of_type) {
 }  // namespace
 
 KernelFractions read_kernel_results(const std::string& text, const std::string& where) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, found nothing", where);
+  const Json record = parse_json(text, where);
+  const auto details = record.is_object() ? record.find("details") : record.end();
+  if (!record.is_object() || details == record.end() || !details->is_object() || !details->contains("peaks") ||
+      !details->contains("ops") || !(*details)["ops"].is_array())
+    fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, with details.peaks and details.ops", where);
+  Peaks peaks = read_peaks((*details)["peaks"], where + ": details.peaks");
   KernelFractions fractions;
-  Peaks peaks;
   std::map<std::string, double> gemm, attention;  // the best share, by element type
   std::vector<double> copied;
-  std::istringstream lines(text);
   int64_t n = 0, noisy = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string place = fmt::format("{}:{}", where, ++n);
-    const Json json = parse_json(line, place);
+  for (const Json& json : (*details)["ops"]) {
+    const std::string place = fmt::format("{}: details.ops[{}]", where, n++);
     if (!json.is_object()) fail(ErrorKind::input, "{}: expected an object, found {}", place, json.type_name());
-    if (n == 1) {
-      peaks = read_peaks(json, place);
-      continue;
-    }
     const std::string op = json_string(json, "op", place), type = json_string(json, "type", place);
     if (peaks.gflop_per_s.count(type) == 0)
       fail(ErrorKind::input, "{}: type: expected f32 or bf16, found \"{}\"", place, type);
@@ -66,7 +65,6 @@ KernelFractions read_kernel_results(const std::string& text, const std::string& 
     else if (!op.starts_with("paged_") && !op.starts_with("quant_") && !op.starts_with("gemm_"))
       copied.push_back(json_number(json, "gb_per_s", place) / peaks.copy_gb_per_s);
   }
-  if (n == 0) fail(ErrorKind::input, "{}: expected the lines of dbench kernels --json, found none", where);
   if (noisy > 0)
     fractions.notes.push_back(
         fmt::format("{}: {} ops ran while others were on the machine and are not used", where, noisy));

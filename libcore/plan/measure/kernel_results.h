@@ -7,14 +7,14 @@
 
 namespace rw {
 
-// 0 where no line tells. Products and attention: the best of an element type's shapes over its peak, the mean of the
+// 0 where no op tells. Products and attention: the best of an element type's shapes over its peak, the mean of the
 // types; the rest: the median of the ops' bytes/s over the copy's. At most 1, though data in the caches may be faster.
 struct KernelFractions {
   double gemm = 0, attention = 0, memory = 0;
-  std::vector<std::string> notes;  // lines that were not used
+  std::vector<std::string> notes;  // what was not used
 };
-// `text`: JSON lines, the peaks first. Ops that ran while the machine was not quiet are passed over. Error{input} names
-// `where` and the line.
+// `text`: the record. Ops that ran while the machine was not quiet are passed over. Error{input} names `where` and the
+// op.
 KernelFractions read_kernel_results(const std::string& text, const std::string& where);
 
 }  // namespace rw

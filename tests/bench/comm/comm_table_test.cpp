@@ -1,4 +1,4 @@
-// The arithmetic of dbench comm: bandwidth factors, sizes, medians, rows.
+// The arithmetic of dbench comm: bandwidth factors, sizes, rows.
 #include "libcore/bench/comm/comm_table.h"
 
 #include <doctest/doctest.h>
@@ -22,6 +22,7 @@ TEST_CASE("bus bandwidth factors are those of nccl-tests") {
   CHECK(algbw_gb_s(c, t) == near(2.0));  // 1 MB in half a millisecond
   CHECK(busbw_gb_s(c, t) == near(3.0));
   CHECK(algbw_gb_s(c, {.us = 0}) == 0);
+  CHECK(busbw_factor(BenchOp::barrier, 7) == 0);
 }
 
 TEST_CASE("sizes") {
@@ -31,13 +32,6 @@ TEST_CASE("sizes") {
   CHECK(bench_sizes({4, 4, 10}, 4) == std::vector<int64_t>{4});
   CHECK(bench_sizes({8, 4, 2}, 4).empty());
   CHECK(bench_sizes({100, 1000, 2.5}, 1) == std::vector<int64_t>{100, 250, 625});
-}
-
-TEST_CASE("medians") {
-  CHECK(median({}) == 0);
-  CHECK(median({3}) == 3);
-  CHECK(median({9, 1, 5}) == 5);
-  CHECK(median({4, 1, 3, 2}) == 3);
 }
 
 TEST_CASE("names") {
@@ -79,4 +73,17 @@ TEST_CASE("a row has as many columns as the head, and a JSON line a timing") {
   REQUIRE(lines.size() == 2);
   CHECK(lines[0]["in_place"] == false);
   CHECK(lines[0]["wrong"].is_null());
+}
+
+TEST_CASE("a barrier has a time and no bandwidth; step lists say what they send") {
+  CommCase c{.op = BenchOp::barrier, .way = "direct", .ranks = 3};
+  c.in_place = CommTiming{.us = 3, .wrong = -1};
+  const Json line = comm_case_json(c).at(0);
+  CHECK(line["us"] == 3);
+  CHECK(line["algbw_gb_s"].is_null());
+  CHECK(line["busbw_gb_s"].is_null());
+  CHECK_FALSE(line.contains("sent_bytes"));
+  c.sent = SentCount{.bytes = 12, .messages = 4};
+  CHECK(comm_case_json(c).at(0)["sent_bytes"] == 12);
+  CHECK(comm_case_json(c).at(0)["sent_messages"] == 4);
 }

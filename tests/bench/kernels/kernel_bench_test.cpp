@@ -79,8 +79,10 @@ TEST_CASE("every op of a model runs, and is priced") {
 
 TEST_CASE("the roofline: bound by FLOPs or by bytes, whichever takes longer") {
   const MachinePeaks peaks{.flops_f32 = 1e12, .flops_bf16 = 8e12, .bytes_per_s = 1e11};
-  KernelTiming k{
-      .t = DType::f32, .us = 10, .cost = {.flops = 5e6, .bytes_read = 1e5, .bytes_written = 0}, .cpu_share = 1};
+  KernelTiming k{.t = DType::f32,
+                 .us = {10, 12, 9},
+                 .cost = {.flops = 5e6, .bytes_read = 1e5, .bytes_written = 0},
+                 .cpu_share = 1};
   CHECK(roofline_share(k, peaks) == doctest::Approx(0.5));  // 5 us of FLOPs, 1 us of bytes
   k.t = DType::bf16;
   CHECK(roofline_share(k, peaks) == doctest::Approx(0.1));  // 0.6 us of FLOPs
@@ -88,16 +90,47 @@ TEST_CASE("the roofline: bound by FLOPs or by bytes, whichever takes longer") {
   CHECK(roofline_share(k, peaks) == doctest::Approx(1.0));
 }
 
-TEST_CASE("no verdict when threads waited for a core") {
-  const MachinePeaks peaks{.flops_f32 = 1e12, .flops_bf16 = 8e12, .bytes_per_s = 1e11};
-  KernelTiming k{
-      .op = "add", .shape = "7", .us = 10, .samples = 5, .cost = {.flops = 1, .bytes_read = 5e5}, .cpu_share = 0.97};
-  CHECK(kernel_timing_json(k, peaks)["roofline_share"].get<double>() == doctest::Approx(0.5));
-  CHECK(kernel_timing_json(k, peaks)["quiet"] == true);
+TEST_CASE("the record: a metric a kernel, and no verdict when threads waited for a core") {
+  KernelBenchResult r;
+  r.peaks = {.flops_f32 = 1e12, .flops_bf16 = 8e12, .bytes_per_s = 1e11};
+  r.backend = "cpu/test";
+  r.threads = 3;
+  KernelTiming k;
+  k.op = "add";
+  k.shape = "7";
+  k.us = {11, 10, 8};
+  k.samples = 15;
+  k.cost = {.flops = 1000, .bytes_read = 3e5, .bytes_written = 2e5};
+  k.cpu_share = 0.97;
+  r.timings = {k};
+  k.op = "gemm qkv";
   k.cpu_share = 0.94;
-  CHECK(kernel_timing_json(k, peaks)["roofline_share"].is_null());
-  CHECK(kernel_timing_json(k, peaks)["quiet"] == false);
-  CHECK(kernel_table_line(k, peaks).find("not quiet") != std::string::npos);
+  r.timings.push_back(k);
+  r.is_quiet = false;
+  const KernelBenchSpec spec{.model = "some", .rows = 14, .seq_len = 7};
+  const BenchRecord record = kernel_record(spec, r);
+  CHECK(record.bench == "kernels");
+  CHECK(!record.quiet);
+  const BenchMetric* us = find_metric(record, "kernel.add 7 f32.us");
+  REQUIRE(us != nullptr);
+  CHECK(us->samples == std::vector<double>{11, 10, 8});
+  CHECK(us->limit.value() == doctest::Approx(5));  // 5e5 bytes at 1e11 bytes/s
+  CHECK(us->better == Better::lower);
+  CHECK(us->kind == MetricKind::time);
+  CHECK(find_metric(record, "kernel.add 7 f32.flops")->samples == std::vector<double>{1000});
+  CHECK(find_metric(record, "kernel.add 7 f32.bytes")->kind == MetricKind::count);
+  CHECK(find_metric(record, "kernel.add 7 f32.bytes")->samples == std::vector<double>{5e5});
+  CHECK(find_metric(record, "kernel.add 7 f32.gb_per_s")->samples[0] == doctest::Approx(50));
+  CHECK(find_metric(record, "kernel.add 7 f32.roofline_share")->samples[0] == doctest::Approx(0.5));
+  CHECK(find_metric(record, "kernel.gemm qkv 7 f32.us") != nullptr);
+  CHECK(find_metric(record, "kernel.gemm qkv 7 f32.roofline_share") == nullptr);
+  const Json details = Json::parse(record.details);
+  CHECK(details["peaks"]["copy_gb_per_s"].get<double>() == doctest::Approx(100));
+  CHECK(details["ops"][0]["roofline_share"].get<double>() == doctest::Approx(0.5));
+  CHECK(details["ops"][1]["roofline_share"].is_null());
+  CHECK(details["ops"][1]["quiet"] == false);
+  CHECK(kernel_table(r).find("not quiet") != std::string::npos);
+  CHECK(kernel_table(r).find("50.0 %") != std::string::npos);
 }
 
 TEST_CASE("a run over one op, and what is asked must exist") {
@@ -107,24 +140,23 @@ TEST_CASE("a run over one op, and what is asked must exist") {
                        .rows = 8,
                        .seq_len = 4,
                        .threads = 1,
+                       .repeats = 2,
                        .seconds = 0};
-  std::vector<KernelTiming> found;
-  MachinePeaks peaks;
-  const auto run = [&] {
-    return run_kernel_bench({.spec = spec,
-                             .begin = [&](const MachinePeaks& p, const std::string&, int) { peaks = p; },
-                             .report = [&](const KernelTiming& k, const MachinePeaks&) { found.push_back(k); }});
-  };
-  run();
-  REQUIRE(found.size() == 2);
-  CHECK(found[0].op == "rms_norm_fwd");
-  CHECK(found[0].samples >= 5);
-  CHECK(peaks.flops_f32 > 0);
-  CHECK(peaks.bytes_per_s > 0);
+  const auto run = [&] { return run_kernel_bench({.spec = spec}); };
+  const KernelBenchResult found = run();
+  REQUIRE(found.timings.size() == 2);
+  CHECK(found.timings[0].op == "rms_norm_fwd");
+  CHECK(found.timings[0].us.size() == 2);
+  CHECK(found.timings[0].samples >= 6);
+  CHECK(found.peaks.flops_f32 > 0);
+  CHECK(found.peaks.bytes_per_s > 0);
   spec.seq_len = 3;
   CHECK_THROWS_AS(run(), Error);
   spec.seq_len = 4;
   spec.dtype = {"f16"};
+  CHECK_THROWS_AS(run(), Error);
+  spec.dtype = {"f32"};
+  spec.op = {"nonsense"};
   CHECK_THROWS_AS(run(), Error);
   spec.model = "nowhere";
   CHECK_THROWS_AS(run(), Error);

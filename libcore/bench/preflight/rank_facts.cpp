@@ -1,0 +1,114 @@
+#include "libcore/bench/preflight/rank_facts.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace rw {
+namespace {
+
+Json number(double v) { return std::isfinite(v) ? Json(v) : Json(); }
+
+std::map<std::string, std::string> texts(const Json& json, const char* key, const std::string& where) {
+  std::map<std::string, std::string> out;
+  if (const auto it = json.find(key); it != json.end() && it->is_object())
+    for (const auto& [name, value] : it->items()) out[name] = json_string(*it, name.c_str(), where);
+  return out;
+}
+
+const Json& list(const Json& json, const char* key) {
+  static const Json none = Json::array();
+  const auto it = json.find(key);
+  return it != json.end() && it->is_array() ? *it : none;
+}
+
+// One list of the plain members, for both directions.
+template <typename Facts, typename Visit>
+void visit_numbers(Facts& f, const Visit& visit) {
+  visit("clock_offset_s", f.clock_offset_s);
+  visit("round_trip_s", f.round_trip_s);
+  visit("disk_mb_per_s", f.disk_mb_per_s);
+  visit("quota_cores", f.quota_cores);
+  visit("load", f.load);
+  visit("steal", f.steal);
+  visit("gemm_gflop_per_s", f.gemm_gflop_per_s);
+}
+template <typename Facts, typename Visit>
+void visit_counts(Facts& f, const Visit& visit) {
+  visit("memlock_bytes", f.memlock_bytes);
+  visit("open_files", f.open_files);
+  visit("processes", f.processes);
+  visit("memory_available", f.memory_available);
+  visit("shm_free", f.shm_free);
+  visit("disk_free", f.disk_free);
+  visit("host_cores", f.host_cores);
+}
+template <typename Facts, typename Visit>
+void visit_texts(Facts& f, const Visit& visit) {
+  visit("binary", f.binary);
+  visit("default_interface", f.default_interface);
+  visit("disk_dir", f.disk_dir);
+  visit("disk_error", f.disk_error);
+  visit("governor", f.governor);
+  visit("huge_pages", f.huge_pages);
+}
+
+}  // namespace
+
+Json rank_facts_json(const RankFacts& f) {
+  Json json{{"rank", f.rank},
+            {"host", f.host},
+            {"versions", f.versions},
+            {"environment", f.environment},
+            {"addresses", f.addresses},
+            {"tcp", f.tcp},
+            {"link_counters", f.link_counters},
+            {"cores", f.cores},
+            {"threads", f.threads},
+            {"has_rdma", f.has_rdma}};
+  visit_numbers(f, [&](const char* key, double v) { json[key] = number(v); });
+  visit_counts(f, [&](const char* key, int64_t v) { json[key] = v; });
+  visit_texts(f, [&](const char* key, const std::string& v) { json[key] = v; });
+  json["interfaces"] = Json::array();
+  for (const InterfaceFacts& i : f.interfaces)
+    json["interfaces"].push_back({{"name", i.name}, {"mtu", i.mtu}, {"up", i.is_up}});
+  json["gpus"] = Json::array();
+  for (const GpuState& g : f.gpus)
+    json["gpus"].push_back({{"name", g.name},
+                            {"memory", g.memory},
+                            {"clock_mhz", number(g.clock_mhz)},
+                            {"ecc_errors", number(g.ecc_errors)},
+                            {"temperature", number(g.temperature)}});
+  return json;
+}
+
+RankFacts parse_rank_facts(const Json& json, const std::string& where) {
+  RankFacts f;
+  f.rank = json_int(json, "rank", where);
+  f.host = json_string(json, "host", where);
+  f.versions = texts(json, "versions", where);
+  f.environment = texts(json, "environment", where);
+  f.addresses = texts(json, "addresses", where);
+  f.tcp = texts(json, "tcp", where);
+  f.threads = json_int(json, "threads", where, f.threads);
+  f.has_rdma = json_bool(json, "has_rdma", where, false);
+  visit_numbers(f, [&](const char* key, double& v) { v = json_number(json, key, where, kUnknown); });
+  visit_counts(f, [&](const char* key, int64_t& v) { v = json_int(json, key, where, -1); });
+  visit_texts(f, [&](const char* key, std::string& v) { v = json_string(json, key, where, ""); });
+  if (const auto it = json.find("link_counters"); it != json.end() && it->is_object())
+    for (const auto& [name, value] : it->items()) f.link_counters[name] = json_int(*it, name.c_str(), where);
+  for (const Json& core : list(json, "cores"))
+    if (core.is_number_integer()) f.cores.push_back(core.get<int64_t>());
+  for (const Json& i : list(json, "interfaces"))
+    f.interfaces.push_back({.name = json_string(i, "name", where),
+                            .mtu = json_int(i, "mtu", where, -1),
+                            .is_up = json_bool(i, "up", where, false)});
+  for (const Json& g : list(json, "gpus"))
+    f.gpus.push_back({.name = json_string(g, "name", where),
+                      .memory = json_int(g, "memory", where, 0),
+                      .clock_mhz = json_number(g, "clock_mhz", where, kUnknown),
+                      .ecc_errors = json_number(g, "ecc_errors", where, kUnknown),
+                      .temperature = json_number(g, "temperature", where, kUnknown)});
+  return f;
+}
+
+}  // namespace rw

@@ -1,0 +1,28 @@
+// The folder that a measurement of a job works in: the same path on every host, gone afterwards.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "libcore/comm/comm.h"
+
+namespace rw {
+
+class BenchFolder {
+ public:
+  // Collective. `keep`: a new folder, which stays; "": one under the hosts' temporary folder, removed at the end.
+  // Error{usage} when `keep` is there already.
+  BenchFolder(const std::string& keep, Comm& world);
+  ~BenchFolder();
+  BenchFolder(const BenchFolder&) = delete;
+  BenchFolder& operator=(const BenchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  // Whether this rank is its host's first: it writes what every host needs.
+  bool first_of_host() const { return first_of_host_; }
+  bool keeps() const { return keeps_; }
+
+ private:
+  std::filesystem::path path_;
+  bool first_of_host_ = false, keeps_ = false;
+};
+
+}  // namespace rw
