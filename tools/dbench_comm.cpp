@@ -23,7 +23,7 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  mpirun -n 2 dbench comm\n"
     "  mpirun -n 4 dbench comm -b 1K -e 64M -f 4 --op all_reduce --dtype f32 --dtype bf16 --json\n"
-    "  mpirun -n 4 dbench comm --ranks-per-node 2 --tune comm.json\n"
+    "  mpirun -n 4 dbench comm --ranks-per-node 2 --tune=comm.json\n"
     "  mpirun -n 4 dbench comm --op send_recv --pairs alone --cluster h100-sxm --cluster-fragment here.toml\n"
     "\n"
     "Exit code: 0 done, 3 a result was wrong. docs/collectives.md defines the columns.";
