@@ -27,6 +27,12 @@ struct FragmentC {
   float x[4];
 };
 
+// Of whole numbers of 8 bits, D (16, 8) = A (16, 32) B (32, 8) + C, exact (mma.m16n8k32): a register of a and b holds
+// four neighbours in k, and k goes in fours where it went in twos. load_matrices reads them as it does 16-bit elements.
+struct FragmentI {
+  int32_t x[4];
+};
+
 template <class T>
 __device__ __forceinline__ uint32_t pack_pair(T low, T high);
 template <>
@@ -55,6 +61,19 @@ __device__ __forceinline__ void mma_16x8x16<f16>(FragmentC& c, const FragmentA& 
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
       : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3])
       : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+}
+
+__device__ __forceinline__ void mma_16x8x32(FragmentI& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+r"(c.x[0]), "+r"(c.x[1]), "+r"(c.x[2]), "+r"(c.x[3])
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+}
+
+// 2^x within 2^-22, relative (PTX ISA, ex2.approx); 0 where the result would be below the normal numbers.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // 16 bytes from global to shared memory without passing registers; done at the wait. Bytes beyond `bytes` (0 or 16) are
@@ -126,6 +145,35 @@ void mma_16x8x16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
       }
     }
   });
+}
+
+struct MmaIntLane {
+  FragmentI* c;
+  const FragmentA* a;
+  const FragmentB* b;
+};
+inline void mma_16x8x32(FragmentI& c, const FragmentA& a, const FragmentB& b) {
+  MmaIntLane mine{&c, &a, &b};
+  simt::meet_in_warp("mma s8", 0xffffffffU, &mine, [](void* const* brought) {
+    int8_t am[16][32], bm[8][32];
+    for (int lane = 0; lane < 32; ++lane) {
+      const auto* l = static_cast<const MmaIntLane*>(brought[lane]);
+      const int g = lane / 4, t = lane % 4;
+      for (int i = 0; i < 4; ++i) std::memcpy(&am[g + i % 2 * 8][4 * t + i / 2 * 16], &l->a->x[i], 4);
+      for (int i = 0; i < 2; ++i) std::memcpy(&bm[g][4 * t + i * 16], &l->b->x[i], 4);
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      FragmentI& out = *static_cast<const MmaIntLane*>(brought[lane])->c;
+      const int g = lane / 4, t = lane % 4;
+      for (int i = 0; i < 4; ++i)
+        for (int k = 0; k < 32; ++k) out.x[i] += am[g + i / 2 * 8][k] * bm[2 * t + i % 2][k];
+    }
+  });
+}
+
+inline float exp2_fast(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126F ? 0.F : y;
 }
 
 // Done at once: what is read before its wait is right here by luck, so the wait's absence is caught by review and by

@@ -113,8 +113,7 @@ void bwd_in_each_order(const AttentionBwd& given, Stream s) {
 
 inline void paged_in_each_order(const PagedAttention& a, Stream s) {
   const int64_t rows = a.n_seq == 0 ? 0 : a.q_start[a.n_seq];
-  same_in_each_order([&] { waited_cuda_ops().paged_attention(a, s); },
-                     {span_of(a.o, rows, a.heads * a.d, a.ldo, a.t)});
+  same_in_each_order([&] { waited_cuda_ops().paged_attention(a, s); }, {span_of(a.o, rows, a.heads * a.d, a.ldo, a.t)});
 }
 inline void kv_write_in_each_order(const KvWrite& a, Stream s) {
   const int64_t slots = a.rows == 0 ? 0 : *std::max_element(a.slot, a.slot + a.rows) + 1;

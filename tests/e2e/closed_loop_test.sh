@@ -27,5 +27,10 @@ import json
 d = json.load(open("doctor.json"))
 print(d["kind"], all(f["layer"] in ("data flow", "communication", "resources", "parameters") for f in d["findings"]))')" 'run True'
 holds 'a page to look at' "$(head -c 200 report.html)" '<!doctype html>'
+expect 0 'CLOSED_LOOP_DIR' 'help' "$source_dir/scripts/closed_loop" --help
+expect 2 'expected no arguments' 'no arguments' "$source_dir/scripts/closed_loop" here
+mkdir "$scratch/mine" && touch "$scratch/mine/precious"
+expect 2 'holds other things' "somebody's folder" env CLOSED_LOOP_DIR="$scratch/mine" "$source_dir/scripts/closed_loop"
+is 'which is left alone' "$(ls "$scratch/mine")" precious
 is 'one JSON line at the end' "$(wc -l <../out.json)" 1
 finish

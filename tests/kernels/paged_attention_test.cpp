@@ -27,7 +27,7 @@ TEST_CASE("paged attention: the definition in double precision, and within both 
       const Inputs in = random_inputs(s, t);
       const Reference r = reference(s, in, t, false, static_cast<double>(Run(s, t, in).scale));
       for (const Backend& b : backends(t)) {
-        for (int64_t page : {1, 16, 7}) {
+        for (int64_t page : kFewer ? std::vector<int64_t>{16, 7} : std::vector<int64_t>{1, 16, 7}) {
           CAPTURE(describe(s, b, t));
           CAPTURE(page);
           Run run(s, t, in);

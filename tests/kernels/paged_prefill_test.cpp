@@ -68,7 +68,8 @@ TEST_CASE("paged prefill: the definition in double precision, for chunks and mix
 
 TEST_CASE("paged prefill: a sequence's bits do not depend on batch mates or threads") {
   for (const auto& [t, kv_t] : kTypePairs) {
-    const Case c{{6, 2, 32, {310, 100, 64, 9, 257}}, {280, 16, 64, 1, 255}, 16};
+    const Case whole{{6, 2, 32, {310, 100, 64, 9, 257}}, {280, 16, 64, 1, 255}, 16};
+    const Case c = kFewer ? Case{{6, 2, 32, {93, 100, 64, 9, 70}}, {80, 16, 64, 1, 68}, 16} : whole;
     const Inputs in = random_inputs(c.shape, t);
     for (const Backend& b : backends(t)) {
       CAPTURE(describe(c.shape, b, t));

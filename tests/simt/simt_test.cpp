@@ -130,6 +130,14 @@ TEST_CASE("simt: a block's sum is the same in every order") {
   simt::set_order(simt::Order::forward);
 }
 
+TEST_CASE("simt: the fast power of two knows no numbers below the normal ones") {
+  CHECK(cuda::exp2_fast(3) == 8);
+  CHECK(cuda::exp2_fast(-126) == 0x1p-126F);
+  CHECK(cuda::exp2_fast(-127) == 0);
+  CHECK(cuda::exp2_fast(-INFINITY) == 0);
+  CHECK(std::abs(cuda::exp2_fast(0.3F) - 1.2311444133449163F) <= 1.25F * 0x1p-22F);
+}
+
 TEST_CASE("simt: a missing barrier shows in some order") {
   std::vector<float> x(128, 1.F), out(1);
   int wrong = 0;
