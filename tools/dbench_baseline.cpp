@@ -4,6 +4,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/bench/record/baseline.h"
+#include "libcore/bench/record/printable.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
 #include "tools/subcommands.h"
@@ -24,6 +25,7 @@ Field dir_field(std::string* dir) { return {.name = "dir", .value = dir, .help =
 int save(int argc, const char* const* argv) {
   std::vector<std::string> files;
   SaveBaseline save;
+  save.noisy = false;
   std::string dir = "benchmarks";
   const CommandLine line{
       .name = "dbench baseline save",
@@ -34,7 +36,8 @@ int save(int argc, const char* const* argv) {
                   .value = &save.as,
                   .help = "keep them under this name of the case in the place of their own"},
                  {.name = "replace", .value = &save.replace, .help = "give up the baseline that is there"},
-                 {.name = "append", .value = &save.append, .help = "add these to the runs that are there"}},
+                 {.name = "append", .value = &save.append, .help = "add these to the runs that are there"},
+                 {.name = "noisy", .value = &save.noisy, .help = "keep records of a machine that was not quiet too"}},
       .positional = {"files"},
       .takes_config = false,
       .footer = kFooter};
@@ -63,7 +66,7 @@ int list(int argc, const char* const* argv) {
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
   const std::vector<Baseline> baselines = read_baselines(dir);
   if (json) fmt::print("{}\n", baselines_json(baselines).dump());
-  else fmt::print("{}", baselines_text(baselines));
+  else fmt::print("{}", printable(baselines_text(baselines)));
   return 0;
 }
 

@@ -35,7 +35,7 @@ int run(int argc, const char* const* argv, Comm& job) {
   const bool prints = job.rank() == 0;
   const BenchRecord record =
       run_checkpoint_bench({.spec = spec, .comm = *comm, .progress = [&](const std::string& what) {
-                              if (prints) bar.show(what, -1, "");
+                              if (prints) bar.show("measuring", -1, what);
                             }});
   bar.clear();
   if (!prints) return 0;

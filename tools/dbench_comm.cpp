@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "libcore/bench/comm/comm_record.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/mpi_link.h"
+#include "libcore/spec/cluster_spec.h"
 #include "tools/dbench.h"
 #include "tools/job_command_line.h"
 
@@ -77,12 +79,26 @@ void write_table(const std::string& file, const CommTable& table) {
 
 // What --tune finds is added to a table that is there already.
 CommTable table_before(const std::string& file) {
-  return std::filesystem::exists(file) ? read_comm_table(file) : CommTable{};
+  if (!std::filesystem::exists(file)) return {};
+  if (!std::filesystem::is_regular_file(file))
+    fail(ErrorKind::usage, "--tune {}: expected a file, or none yet, found a device, a pipe or a folder", file);
+  return read_comm_table(file);
+}
+
+// What is written at the end, looked at before the measurement.
+void check_outputs(const CommBenchSpec& spec) {
+  for (const std::string& file : {spec.cluster_fragment, spec.tune}) {
+    if (file.empty()) continue;
+    const std::filesystem::path path = std::filesystem::absolute(file);
+    if (std::filesystem::is_directory(path) || !std::filesystem::is_directory(path.parent_path()))
+      fail(ErrorKind::usage, "{}: expected a file in a folder that is there", file);
+  }
+  if (!spec.cluster.empty()) load_cluster_spec(spec.cluster);
 }
 
 // Rank 0: fits, pairs, files, the record.
 void finish(CommFindings& found, const Report& report, bool json) {
-  found.fits = fit_links(comm_rows(found.cases));
+  found.fits = fit_links(comm_rows(found.cases), found.quiet.is_quiet);
   report.show(link_text(found.fits));
   if (found.pairs) report.show(pair_text(*found.pairs));
   const CommBenchSpec& spec = found.spec;
@@ -110,6 +126,7 @@ int run(int argc, const char* const* argv, Comm& job) {
   CommTable before;
   agree(job, [&] {
     policy = make_all_reduce_policy("auto", spec.comm_table);
+    check_outputs(spec);
     if (!spec.tune.empty()) before = table_before(spec.tune);
   });
   const auto comm = make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node), .all_reduce = policy});

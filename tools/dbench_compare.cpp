@@ -5,6 +5,7 @@
 #include "libcore/base/error.h"
 #include "libcore/bench/record/baseline.h"
 #include "libcore/bench/record/compare.h"
+#include "libcore/bench/record/printable.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
 
@@ -70,11 +71,11 @@ int dbench_compare(int argc, const char* const* argv) {
   for (const Comparison& c : comparisons) {
     regression = regression || c.has_regression();
     if (json) all.push_back(comparison_json(c));
-    else fmt::print("{}\n", comparison_text(c, view));
+    else fmt::print("{}\n", printable(comparison_text(c, view)));
   }
   const std::string summary = comparison_summary(comparisons);
   if (json) fmt::print("{}\n", Json{{"regression", regression}, {"summary", summary}, {"comparisons", all}}.dump());
-  else fmt::print("{}\n", summary);
+  else fmt::print("{}\n", printable(summary));
   return regression ? exit_code(ErrorKind::verdict) : 0;
 }
 

@@ -18,7 +18,7 @@ constexpr const char* kFooter =
     "  dbench cost load.json --price 2.50 --devices 8\n"
     "\n"
     "The source is a run directory of dtrain, a record of dbench serve, or a directory that dserve --out wrote with\n"
-    "--log-spans. Formulas are in docs/report.md.";
+    "--log-spans --log-steps. Formulas are in docs/report.md.";
 
 bool is_training(const std::filesystem::path& dir) {
   namespace fs = std::filesystem;

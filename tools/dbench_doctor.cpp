@@ -85,7 +85,11 @@ int dbench_doctor(int argc, const char* const* argv) {
       {.name = "baseline", .value = &flags.baseline, .help = "a small run that went well, to set this one beside"},
       {.name = "logs", .value = &flags.logs, .help = "triage the raw logs of this folder"},
       {.name = "api-key", .value = &flags.api_key, .help = "for a server that asks for one"},
-      {.name = "window-s", .value = &flags.window_s, .help = "seconds between two looks at a server's counters"},
+      {.name = "window-s",
+       .value = &flags.window_s,
+       .help = "seconds between two looks at a server's counters",
+       .min = 0.1,
+       .max = 3600},
       {.name = "all", .value = &flags.all, .help = "show effects and infos too"},
       {.name = "json", .value = &flags.json, .help = "print one JSON object on standard output"},
   };

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -44,12 +45,30 @@ FieldList fields(ReportSpec& spec) {
   };
 }
 
+// What dbench doctor --json printed of that run.
+std::string read_diagnosis(const std::string& file, const std::string& run) {
+  const Json json = read_json(file);
+  const auto is_text = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
+  if (!json.is_object() || !is_text("kind") || !is_text("target") || !json.contains("findings") ||
+      !json["findings"].is_array())
+    fail(ErrorKind::input,
+         "{}: expected what dbench doctor --json prints (\"kind\", \"target\", \"findings\"), found other JSON", file);
+  const std::string kind = json["kind"], target = json["target"];
+  const auto name = [](std::filesystem::path dir) {
+    dir = dir.lexically_normal();
+    return dir.has_filename() ? dir.filename() : dir.parent_path().filename();
+  };
+  if (kind != "run" || name(target) != name(run))
+    fail(ErrorKind::input, "{}: expected the diagnosis of run {}, found that of {} {}", file, run, kind, target);
+  return json.dump();
+}
+
 std::vector<ReportRun> read_runs(const ReportSpec& spec) {
   std::vector<ReportRun> runs;
   const std::vector<std::string> labels = run_labels({spec.run.begin(), spec.run.end()});
   for (size_t i = 0; i < spec.run.size(); ++i) {
     ReportRun run{.records = read_run_records(spec.run[i]), .label = labels[i], .diagnosis = ""};
-    if (i < spec.doctor.size()) run.diagnosis = read_json(spec.doctor[i]).dump();
+    if (i < spec.doctor.size()) run.diagnosis = read_diagnosis(spec.doctor[i], spec.run[i]);
     else if (spec.diagnose && !run.records.is_empty())
       run.diagnosis = diagnosis_json(doctor_run(run.records, {})).dump();
     runs.push_back(std::move(run));

@@ -6,8 +6,10 @@
 
 #include "libcore/base/files.h"
 #include "libcore/bench/load/serve_bench.h"
+#include "libcore/bench/record/printable.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
+#include "tools/drain_signals.h"
 #include "tools/progress.h"
 
 namespace rw {
@@ -23,7 +25,8 @@ constexpr const char* kFooter =
     "\n"
     "Exit code: 0 done; 1 the server cannot be reached, or no request ended well; 3 the server was not back where it "
     "was "
-    "afterwards, no rate keeps the objective, or, with --strict, the client was too slow or texts differ.\n"
+    "afterwards, no rate keeps the objective, or, with --strict, the client was too slow or kept waiting, or texts "
+    "differ.\n"
     "docs/load.md defines the numbers and says how other tools differ.";
 
 }  // namespace
@@ -43,19 +46,27 @@ int dbench_serve(int argc, const char* const* argv) {
                          .footer = kFooter};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
   if (const char* key = std::getenv("OPENAI_API_KEY"); key != nullptr && spec.api_key.empty()) spec.api_key = key;
+  // The first signal ends the measuring, and what was measured is told.
+  catch_drain_signals();
+  serving_began();
   ServeBenchResult result;
   {
     ProgressBar bar;
-    result = run_serve_bench(spec, [&](const std::string& phase, double fraction, const std::string& detail) {
-      bar.show(phase, fraction, detail);
-    });
+    result = run_serve_bench(
+        spec,
+        [&](const std::string& phase, double fraction, const std::string& detail) {
+          bar.show(phase, fraction, detail);
+        },
+        [] { return drain_signals() > 0; });
     bar.clear();
   }
   if (json) fmt::print("{}\n", record_json(result.record).dump());
-  else fmt::print("{}", result.text);
+  else fmt::print("{}", printable(result.text));
   std::fflush(stdout);
   if (!spec.vllm_json.empty()) write_file_atomic(spec.vllm_json, result.flat + "\n");
-  for (const std::string& warning : result.warnings) fmt::print(stderr, "dbench serve: warning: {}\n", warning);
+  for (const std::string& note : result.notes) fmt::print(stderr, "dbench serve: note: {}\n", printable(note));
+  for (const std::string& warning : result.warnings)
+    fmt::print(stderr, "dbench serve: warning: {}\n", printable(warning));
   if (result.failure) throw *result.failure;
   return 0;
 }

@@ -1,6 +1,8 @@
 #include "kernels/simt/cublaslt.cuh"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "kernels/simt/runtime.cuh"
 
@@ -29,7 +31,7 @@ Operation operation(cublasLtMatmulDesc_t d) {
   return out;
 }
 
-double get(const void* p, cudaDataType_t t, size_t i) {
+float get(const void* p, cudaDataType_t t, size_t i) {
   if (t == CUDA_R_32F) return static_cast<const float*>(p)[i];
   if (t == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
   return __half2float(static_cast<const __half*>(p)[i]);
@@ -48,25 +50,41 @@ struct Call {
   void* c;
   float alpha, beta;
 };
+
+enum class Along : uint8_t { columns, rows };
+// A matrix as double, its columns one after the other, or its rows.
+std::vector<double> widened(const Matrix& m, const void* p, Along along) {
+  std::vector<double> all(m.rows * m.columns);
+  for (size_t c = 0; c < m.columns; ++c)
+    for (size_t r = 0; r < m.rows; ++r)
+      all[along == Along::columns ? c * m.rows + r : r * m.columns + c] =
+          static_cast<double>(get(p, m.type, r + c * static_cast<size_t>(m.ld)));
+  return all;
+}
+
+// A sum goes up k, in double; which elements are summed side by side changes none.
 void multiply(const Call& call) {
-  const uint64_t m = call.cm.rows, n = call.cm.columns;
-  const uint64_t k = call.op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
-  const auto at = [](const Matrix& x, bool turned, uint64_t r, uint64_t c) {
-    return static_cast<size_t>(turned ? static_cast<int64_t>(c) + static_cast<int64_t>(r) * x.ld
-                                      : static_cast<int64_t>(r) + static_cast<int64_t>(c) * x.ld);
-  };
-  for (uint64_t column = 0; column < n; ++column)
-    for (uint64_t row = 0; row < m; ++row) {
-      double sum = 0;
-      for (uint64_t i = 0; i < k; ++i)
-        sum += get(call.a, call.am.type, at(call.am, call.op.a != CUBLAS_OP_N, row, i)) *
-               get(call.b, call.bm.type, at(call.bm, call.op.b != CUBLAS_OP_N, i, column));
-      sum *= static_cast<double>(call.alpha);
-      const size_t to = at(call.cm, false, row, column);
-      if (call.beta != 0) sum += static_cast<double>(call.beta) * get(call.c, call.cm.type, to);
-      if (call.op.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += get(call.op.bias, call.cm.type, row);
+  const size_t m = call.cm.rows, n = call.cm.columns;
+  const size_t k = call.op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
+  // op(A) by its columns, which are m long, and op(B) by its columns, which are k long.
+  const std::vector<double> a = widened(call.am, call.a, call.op.a == CUBLAS_OP_N ? Along::columns : Along::rows);
+  const std::vector<double> b = widened(call.bm, call.b, call.op.b == CUBLAS_OP_N ? Along::columns : Along::rows);
+  std::vector<double> sums(m);
+  for (size_t column = 0; column < n; ++column) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (size_t i = 0; i < k; ++i) {
+      const double factor = b[column * k + i];
+      const double* const from = a.data() + i * m;
+      for (size_t row = 0; row < m; ++row) sums[row] += factor * from[row];
+    }
+    for (size_t row = 0; row < m; ++row) {
+      double sum = sums[row] * static_cast<double>(call.alpha);
+      const size_t to = row + column * static_cast<size_t>(call.cm.ld);
+      if (call.beta != 0) sum += static_cast<double>(call.beta) * static_cast<double>(get(call.c, call.cm.type, to));
+      if (call.op.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += static_cast<double>(get(call.op.bias, call.cm.type, row));
       put(call.c, call.cm.type, to, static_cast<float>(sum));
     }
+  }
 }
 
 }  // namespace

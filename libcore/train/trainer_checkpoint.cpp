@@ -40,6 +40,7 @@ void Trainer::count_stall() {
   const double seconds = saver_->take_blocking_s();
   stall_s_ += seconds;
   step_stall_s_ += seconds;
+  save_stall_s_ += seconds;
 }
 
 // Staging is over before the weights change; what it took of the step is the checkpoint's.
@@ -81,6 +82,8 @@ bool Trainer::request_save(bool durable, bool local) {
   comm_record_->phase = "checkpoint";
   state_.guard = guard_->state().dump();
   if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
+  count_stall();
+  save_stall_s_ = 0;
   saver_->request({.step = state_.step,
                    .pieces = checkpoint_pieces(*step_),
                    .identity = first_rank() ? saved_identity() : "",
@@ -121,6 +124,8 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
         details["seconds"] = n.background_s;
         details["blocking_s"] = n.blocking_s;
         details["background_s"] = n.background_s;
+        details["stall_s"] = save_stall_s_;
+        details["stall_total_s"] = stall_s_;
         details["bytes"] = n.bytes;
         details["bytes_per_s"] = rate;
         event("checkpoint", details);
@@ -129,11 +134,11 @@ void Trainer::heed(const std::vector<SaveNews>& news) {
           details.erase("step");
           saves_.push_back(details);
         }
-        note(
-            fmt::format("step {}: {}checkpoint saved, {} in {} ({}/s), {} of it in the way of training ({:.2f} % of "
-                        "the time since the start)",
-                        n.step, n.tier == "local" ? "local " : "", format_bytes(static_cast<double>(n.bytes)),
-                        short_time(n.background_s), format_bytes(rate), short_time(n.blocking_s), 100 * stall_share()));
+        note(fmt::format(
+            "step {}: {}checkpoint saved, {} written in {} ({}/s); training waited {} for it ({:.2f} % of "
+            "the time since the start for all saves)",
+            n.step, n.tier == "local" ? "local " : "", format_bytes(static_cast<double>(n.bytes)),
+            short_time(n.background_s), format_bytes(rate), short_time(save_stall_s_), 100 * stall_share()));
         if (!n.unchanged.empty()) warn_unchanged(n);
         if (n.tier == "durable" && first_rank()) prune();
         choose_interval(n);

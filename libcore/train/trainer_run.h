@@ -163,11 +163,13 @@ class Trainer {
     void add(double v) { sum += v, ++n; }
     double mean() const { return n > 0 ? sum / static_cast<double>(n) : 0; }
   };
-  Mean quiet_, busy_;                      // seconds of a step, without and with a save under way
-  double stall_s_ = 0, step_stall_s_ = 0;  // in which a save kept training waiting; since the last metrics line
-  std::vector<Json> saves_;                // committed since the last metrics line
-  int64_t every_ = 0;                      // steps between durable checkpoints
-  int64_t next_auto_ = -1;                 // --checkpoint-every auto: the step of the next one; -1: not auto
+  Mean quiet_, busy_;  // seconds of a step, without and with a save under way
+  // Seconds in which saves kept this rank's training waiting, with what they wait for at the end of a run: in all,
+  // since the last metrics line, since the last request.
+  double stall_s_ = 0, step_stall_s_ = 0, save_stall_s_ = 0;
+  std::vector<Json> saves_;  // committed since the last metrics line
+  int64_t every_ = 0;        // steps between durable checkpoints
+  int64_t next_auto_ = -1;   // --checkpoint-every auto: the step of the next one; -1: not auto
   int64_t said_interval_ = -1, requested_step_ = -1, skipped_saves_ = 0, local_step_ = -1;
   bool owes_durable_ = false;       // one was due that could not begin: the next local save is uploaded
   bool requested_durable_ = false;  // the save under way is to become durable

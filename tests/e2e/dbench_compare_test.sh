@@ -65,6 +65,18 @@ for v in 1.09 1.06 1.12 1.08 1.07; do record slow_runs.json 'tiny tp 2' aaaa tru
 expect 3 '5 runs of base, 5 runs of new' 'runs pool' "${compare[@]}" runs.json slow_runs.json
 holds 'five samples' "$("${compare[@]}" runs.json slow_runs.json --json)" '"n_base":5,"n_new":5'
 
+# Names, units and characters.
+sed 's/\[8\]/[9]/' else.json >more.json
+expect 3 'new is "another"' 'two names, asked for' "${compare[@]}" base.json more.json --pair 'tiny tp 2=another'
+expect 2 'expected BASE=NEW' 'a pair of which one is not there' "${compare[@]}" base.json more.json --pair 'tiny tp 2=other'
+sed 's/"unit":"s"/"unit":"ms"/' base.json >ms.json
+cat base.json ms.json >mixed.json
+expect 2 'expected one unit' 'units mixed on one side' "${compare[@]}" base.json mixed.json
+record control.json $'\\u001b[31mred\\u202e' aaaa true "$old" 8
+expect 0 '?[31mred?' 'a terminal gets no control characters' "${compare[@]}" control.json control.json
+mkfifo pipe.json
+expect 2 'pipe.json' 'a pipe is not waited for' timeout 20 "${compare[@]}" base.json pipe.json
+
 baseline=("$bin/dbench" baseline)
 expect 2 'expected a directory of baselines' 'nothing kept yet' "${compare[@]}" --baseline benchmarks same.json
 expect 0 'benchmarks/aaaa/train/tiny-tp-2.json' 'save' "${baseline[@]}" save base.json
@@ -80,6 +92,11 @@ expect 0 '' 'append' "${baseline[@]}" save runs.json --append
 holds 'ten runs' "$("${baseline[@]}" list --json)" '"runs":10'
 expect 0 'kept/aaaa/train/nightly.json' 'another directory, another name' "${baseline[@]}" save base.json --dir kept --as nightly
 expect 3 'REGRESSION' 'and found by it' "${compare[@]}" --baseline kept --as nightly slow.json
+expect 2 '--noisy' 'not of a crowded machine' "${baseline[@]}" save noisy.json --dir crowded
+expect 0 'crowded/aaaa' 'unless it is said' "${baseline[@]}" save noisy.json --dir crowded --noisy
+for i in 1 2 3 4 5 6; do "${baseline[@]}" save base.json --dir kept --as nightly --append >/dev/null & done
+wait
+holds 'seven runs' "$("${baseline[@]}" list --dir kept --json)" '"runs":7'
 expect 2 'did you mean' 'a misspelt subcommand' "${baseline[@]}" lst
 expect 2 'FILE' 'nothing to save' "${baseline[@]}" save
 finish

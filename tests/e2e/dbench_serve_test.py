@@ -58,15 +58,24 @@ def open_and_closed_loop():
         r = load(s, "--max-concurrency", 3, "--num-prompts", 12, "--input-len", 16, "--output-len", 20, "--repeats", 2, "--save-detailed",
                  "--vllm-json", "flat.json")
         d = r.details
-        equal("closed loop: exact tokens", (d["total_input_tokens"], d["total_output_tokens"]), (12 * 16, 12 * 20))
+        equal("closed loop: exact tokens", (d["total_input_tokens"], d["total_output_tokens"]), (24 * 16, 24 * 20))
         ok("closed loop: 3 at a time", d["max_concurrent_requests"] <= 3 and d["mean_concurrent_requests"] > 1.5, d["mean_concurrent_requests"])
+        equal("two repeats: counts are sums, each repeat is there", (d["completed"], d["num_prompts"], [x["completed"] for x in d["repeats"]]), (24, 24, [12] * 2))
+        rates = sorted(x["output_throughput"] for x in d["repeats"])
+        ok("and rates their medians", abs(d["output_throughput"] - sum(rates) / 2) < 1e-9 * rates[1], (d["output_throughput"], rates))
+        ok("what others took is known of a server on this host, and decides", (d["others_cpu_share"] is None or r.record["quiet"] == (
+            max(x["others_cpu_share"] for x in d["repeats"]) <= 0.1 and not d["void"])), (d["others_cpu_share"], r.record["quiet"]))
         equal("a sample a repeat", [len(m["samples"]) for m in r.record["metrics"]], [2] * len(r.record["metrics"]))
         equal("repeats find nothing of each other in the cache", d["total_cached_tokens"], 0)
-        equal("arrays of every request", ([len(d[k]) for k in ("input_lens", "ttfts", "itls", "errors")], d["output_lens"]), ([12] * 4, [20] * 12))
+        equal("arrays of every request", ([len(d[k]) for k in ("input_lens", "ttfts", "itls", "errors")], d["output_lens"]), ([24] * 4, [20] * 24))
         with open(os.path.join(folder, "flat.json"), encoding="utf-8") as f:
             flat = json.load(f)
         equal("the flat object has vllm's keys", [k for k in ("date", "model_id", "duration", "completed", "mean_tpot_ms", "p99_itl_ms",
                                                               "request_goodput", "total_token_throughput", "max_concurrency") if k not in flat], [])
+
+        # Defaults fit the model that is served: no length and no vocabulary has to be said.
+        r = Run("--url", f"http://127.0.0.1:{s.port}", "--num-prompts", 2, "--output-len", 4)
+        equal("the default vocabulary is one that small models have", (r.code, r.details["completed"]), (0, 2))
 
         text = load(s, "--num-prompts", 5, "--input-len", 8, "--output-len", 4, "--price", 3, json_out=False)
         for part in ("TTFT (sent)", "5 ok", "a million output tokens", "leak check    the server is back", "TPOT: (E2E - TTFT)"):
@@ -148,6 +157,10 @@ def full_queue():
         ok("all are accounted for", sum(ends.values()) == 24 and r.details["failed"] == 24 - ends["ok"], ends)
         ok("and the rate of refusals", abs(r.details["reject_rate"] - ends["refused_429"] / 24) < 1e-9)
         r = load(s, "--num-prompts", 300, "--input-len", 200, "--output-len", 100)
+        short = Run("--url", f"http://127.0.0.1:{s.port}", "--num-prompts", 2, "--max-concurrency", 1)
+        equal("lengths nobody asked for are shortened to the context", (short.code, short.details["total_input_tokens"], short.details["total_output_tokens"]),
+              (0, 2 * 205, 2 * 51))
+        holds("which is told", short.err, "--input-len")
         equal("longer than the server's limit: before anything is sent", (r.code, "at most 256" in r.err), (2, True))
 
 
@@ -175,6 +188,8 @@ def bad_input():
                         (["--url", "http://127.0.0.1:1", "--find-rate"], "--slo-ttft-ms"),
                         (["--url", "http://127.0.0.1:1", "--dataset", "jsonl"], "--dataset-file"),
                         (["--url", "http://127.0.0.1:1", "--input-len", "9..1"], "--input-len"),
+                        (["--url", "http://127.0.0.1:1", "--vllm-json", "no/such/folder/x.json"], "--vllm-json"),
+                        (["--url", "http://127.0.0.1:1", "--dataset", "shared-prefix", "--prefix-len", "999", "--input-len", "8"], "--prefix-len"),
                         (["--url", "http://127.0.0.1:1", "--golden", "2", "--temperature", "1"], "--golden")):
         r = Run(*flags)
         equal(f"{' '.join(flags[2:]) or flags}: usage", r.code, 2)

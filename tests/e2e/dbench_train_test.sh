@@ -22,8 +22,10 @@ def need(what, ok):
 need('a sample a repeat', len(step['samples']) == 2 and record['repeats'] == 2)
 need('predicted beside measured', step['predicted'] > 0 and metrics['compute_s']['predicted'] > 0)
 need('the roofline is a limit', 0 < step['limit'] < 1)
-# 4 sequences of 32 tokens: the mean of the steps lies near their median
-need('tokens/s and steps agree', 0.2 < speed['samples'][0] * step['samples'][0] / 128 < 5)
+# 4 sequences of 32 tokens, in the median step
+need('tokens/s and steps agree', abs(speed['samples'][0] * step['samples'][0] / 128 - 1) < 1e-6)
+need('one peak for both MFUs', abs(metrics['mfu.full']['predicted'] * step['predicted'] / (metrics['mfu.full']['samples'][0] * step['samples'][0]) - 1) < 0.5)
+need('the prediction says whether it was quiet', record['details']['prediction']['quiet'] in (True, False))
 # Gradients of all parameters, f32, once: every parameter's bytes go through the replicas' all_reduce
 params = record['details']['params']
 need('gradient bytes', metrics['bytes.replica.all_reduce']['samples'][0] == 4 * params)

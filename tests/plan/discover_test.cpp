@@ -269,6 +269,49 @@ TEST_CASE("links from what dbench comm measured") {
   CHECK_THROWS_WITH_AS(take_links(small, fits), doctest::Contains("--ranks-per-node 3"), Error);
 }
 
+TEST_CASE("fits are of the way that jobs take, and bad ones are guesses") {
+  const auto in = [](const std::string& way) {
+    return "\"way\":\"" + way + "\",\"memory\":\"shared\",\"ranks\":2,\"nodes\":1";
+  };
+  std::string tried, one_way, library, noise, scatter;
+  for (const int64_t n : {1000, 10000, 100000, 1000000}) {
+    const double size = static_cast<double>(n);
+    // The faster of two ways is 5 us + bytes / 2 GB/s; the library's is faster still.
+    tried += comm_line("all_reduce", n, 5 + size / 2e3, in(n < 50000 ? "direct" : "ring") + ",\"in_place\":true");
+    tried += comm_line("all_reduce", n, 50 + size / 1e3, in(n < 50000 ? "ring" : "direct") + ",\"in_place\":true");
+    library += comm_line("all_reduce", n, 1 + size / 9e3, in("mpi-blocking") + ",\"in_place\":true");
+    one_way += comm_line("all_reduce", n, 5 + size / 2e3, in("ring") + ",\"in_place\":true");
+    scatter += comm_line("reduce_scatter", n, 3 + size / 4e3, in("direct"));
+    scatter += comm_line("reduce_scatter", n, 100 + size, in("mpi-blocking"));
+  }
+  for (const int i : {0, 1, 2, 3, 4, 5}) noise += comm_line("send_recv", 1000 << i, i % 2 == 0 ? 1 : 100, in("direct"));
+  LinkFits fits = fit_comm_results(tried + library, "t");
+  REQUIRE(fits.node.size() == 1);
+  CHECK(fits.node[0].segments.at(0).alpha == doctest::Approx(5e-6));
+  CHECK(fits.node[0].segments.at(0).bandwidth == doctest::Approx(2e9));
+  CHECK(fits.node[0].provenance == "measured");
+  fits = fit_comm_results(scatter, "t");
+  CHECK(fits.node.at(0).segments.at(0).bandwidth == doctest::Approx(4e9));
+  CHECK(fits.node.at(0).provenance == "measured");
+  fits = fit_comm_results(library, "t");
+  CHECK(fits.node.empty());
+  CHECK(mentions(fits.notes, "MPI library's own call"));
+  fits = fit_comm_results(one_way, "t");
+  CHECK(fits.node.at(0).provenance == "guess");
+  CHECK(mentions(fits.notes, "the way ring alone"));
+  fits = fit_comm_results(noise + scatter, "t");
+  REQUIRE(fits.node.size() == 2);
+  CHECK(fits.node[1].kind == "send");
+  CHECK(fits.node[1].provenance == "guess");
+  CHECK(mentions(fits.notes, "miss the times by too much"));
+  CHECK(plainest(fits.node)->kind == "reduce_scatter");  // a measurement before a guess
+  std::string rows = scatter.substr(0, scatter.size() - 1);
+  for (size_t at = 0; (at = rows.find('\n', at)) != std::string::npos;) rows[at] = ',';
+  fits = fit_comm_results("{\"bench\":\"comm\",\"quiet\":false,\"details\":{\"rows\":[" + rows + "]}}", "t");
+  CHECK(fits.node.at(0).provenance == "guess");
+  CHECK(mentions(fits.notes, "not quiet"));
+}
+
 TEST_CASE("comm results that are none") {
   const auto refusal = [](const std::string& text) {
     try {

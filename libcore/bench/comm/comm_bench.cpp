@@ -1,7 +1,7 @@
 #include "libcore/bench/comm/comm_bench.h"
 
 #include <algorithm>
-#include <limits>
+#include <new>
 #include <optional>
 
 #include "libcore/base/check.h"
@@ -46,9 +46,14 @@ class Bench {
     const std::vector<int> nodes = comm_.nodes();
     nodes_ = map_nodes(nodes);
     comm_.set_timeout(spec_.comm_timeout);
-    shared_ = comm_.allocate(spec_.max_bytes);
-    private_ = allocate_private(spec_.max_bytes);
-    part_ = allocate_private(spec_.max_bytes / comm_.size() + 64);
+    try {
+      shared_ = comm_.allocate(spec_.max_bytes);
+      private_ = allocate_private(spec_.max_bytes);
+      part_ = allocate_private(spec_.max_bytes / comm_.size() + 64);
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::usage, "-e {}: a rank needs two buffers of that size, more memory than there is; lower it",
+           spec_.max_bytes);
+    }
   }
 
   std::vector<std::string> ways_of(BenchOp op, DType t) const {
@@ -331,37 +336,53 @@ void run_comm_bench(const CommBenchJob& job) {
   if (std::find(ops.begin(), ops.end(), BenchOp::send_recv) != ops.end()) run_link_pairs(job);
 }
 
+size_t worth_taking(const std::vector<CommTiming>& ways, size_t now) {
+  constexpr double kWorthChanging = 0.97, kMostBlocks = 0.75;
+  const CommTiming& held = ways.at(now);
+  size_t best = now;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    const size_t blocks = std::min(ways[i].blocks_us.size(), held.blocks_us.size());
+    size_t faster = 0;
+    for (size_t b = 0; b < blocks; ++b) faster += ways[i].blocks_us[b] < held.blocks_us[b];
+    if (ways[i].us < held.us * kWorthChanging &&
+        static_cast<double>(faster) >= kMostBlocks * static_cast<double>(blocks) && ways[i].us < ways[best].us)
+      best = i;
+  }
+  return best;
+}
+
 std::vector<CommTableRow> tune_all_reduce(const CommBenchJob& job) {
-  constexpr double kWorthChanging = 0.97;
   constexpr int64_t kSegments[] = {64 << 10, 256 << 10, 1 << 20};
   Bench bench(job);
   std::vector<CommTableRow> rows;
   for (int64_t bytes : bench_sizes({job.spec.min_bytes, job.spec.max_bytes, job.spec.factor}, 4)) {
-    CommTableRow best{.ranks = job.comm.size(),
-                      .nodes = bench.nodes(),
-                      .max_bytes = bytes,
-                      .us = std::numeric_limits<double>::infinity()};
     std::vector<Bench::Segmented> ways;
     for (const std::string& name : bench.ways_of(BenchOp::all_reduce, DType::f32)) {
       const auto way = find_way(name);
       if (!way) continue;  // auto, mpi-blocking
+      // Within one node the lists of two levels are the direct way.
+      if (way->steps == CollectiveAlgorithm::hierarchical && bench.nodes() == 1 && job.spec.way.empty()) continue;
       for (const int64_t segment : kSegments)
         // A way without segments, or data below the smallest, has one to try.
         if (segment == AllReducePick{}.segment_bytes || (way->steps && bytes > kSegments[0]))
           ways.push_back({name, segment});
     }
-    double same_us = std::numeric_limits<double>::infinity();
-    const std::vector<CommCase> cases = bench.run_all_reduce(bytes, ways);
-    for (size_t i = 0; i < cases.size(); ++i) {
-      const AllReducePick pick{.way = *find_way(ways[i].way), .segment_bytes = ways[i].segment_bytes};
-      const double us = cases[i].in_place->us;
-      if (us < best.us) best.us = us, best.pick = pick;
-      if (!rows.empty() && rows.back().pick == pick) same_us = us;
-    }
-    if (best.us > same_us * kWorthChanging) best.us = same_us, best.pick = rows.back().pick;
+    std::vector<AllReducePick> picks;
+    std::vector<CommTiming> timings;
+    for (const CommCase& c : bench.run_all_reduce(bytes, ways)) timings.push_back(*c.in_place);
+    for (const Bench::Segmented& w : ways) picks.push_back({.way = *find_way(w.way), .segment_bytes = w.segment_bytes});
+    size_t now = 0;  // the smaller sizes' way, else the first
+    for (size_t i = 0; i < picks.size(); ++i)
+      if (!rows.empty() && rows.back().pick == picks[i]) now = i;
+    const size_t best = worth_taking(timings, now);
+    const CommTableRow row{.ranks = job.comm.size(),
+                           .nodes = bench.nodes(),
+                           .max_bytes = bytes,
+                           .pick = picks[best],
+                           .us = timings[best].us};
     // One row for a stretch of sizes.
-    if (!rows.empty() && rows.back().pick == best.pick) rows.back() = best;
-    else rows.push_back(best);
+    if (!rows.empty() && rows.back().pick == row.pick) rows.back() = row;
+    else rows.push_back(row);
   }
   return rows;
 }

@@ -41,8 +41,12 @@ void check_comm_bench(const CommBenchSpec& spec);
 // Collective.
 void run_comm_bench(const CommBenchJob& job);
 
-// Collective. Measures the ways of all_reduce (f32, in place, memory of allocate) and keeps the fastest for each size;
-// step lists also with smaller and larger segments. A neighbour's way stays where the gain is within 3 %.
+// Of ways whose blocks were taken in turns: which to take where `now` is taken so far. Another one only where it is
+// faster by 3 % and in three of four blocks: a table must not follow noise.
+size_t worth_taking(const std::vector<CommTiming>& ways, size_t now);
+// Collective. Measures the ways of all_reduce (f32, in place, memory of allocate) and keeps for each size the one that
+// is worth_taking, beside the smaller sizes' way, at first beside direct; step lists also with smaller and larger
+// segments. On one node hierarchical is direct, and is measured only when --way asks for it.
 std::vector<CommTableRow> tune_all_reduce(const CommBenchJob& job);
 // The rows of `table` for other jobs, and these.
 CommTable replace_rows(const CommTable& table, const std::vector<CommTableRow>& rows);

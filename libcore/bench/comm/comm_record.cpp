@@ -57,8 +57,9 @@ std::vector<Json> comm_rows(const std::vector<CommCase>& cases) {
 
 BenchRecord comm_record(const CommFindings& found) {
   CommBenchSpec spec = found.spec;
-  BenchRecord record = new_record("comm", fmt::format("{} ranks on {} nodes, {}", found.ranks, found.nodes, found.comm),
-                                  fields_json(fields(spec)));
+  BenchRecord record = new_record(
+      "comm", fmt::format("{} on {}, {}", counted(found.ranks, "rank"), counted(found.nodes, "node"), found.comm),
+      fields_json(fields(spec)));
   record.repeats = spec.repeats;
   record.cpu_share = found.quiet.cpu_share;
   record.quiet = found.quiet.is_quiet;

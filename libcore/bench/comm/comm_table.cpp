@@ -20,7 +20,16 @@ std::string timing_columns(const CommCase& c, const std::optional<CommTiming>& t
   return fmt::format("{:>10.2f} {:>8.3f} {:>8.3f} {:>7}", t->us, algbw_gb_s(c, *t), busbw_gb_s(c, *t), wrong);
 }
 
+// "64K", "1M" as the size flags take them; "-" of a way without segments.
+std::string segment_text(int64_t bytes) {
+  if (bytes <= 0) return "-";
+  if (bytes % (1 << 20) == 0) return fmt::format("{}M", bytes >> 20);
+  return bytes % (1 << 10) == 0 ? fmt::format("{}K", bytes >> 10) : std::to_string(bytes);
+}
+
 }  // namespace
+
+std::string counted(int64_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 const char* bench_op_name(BenchOp op) {
   switch (op) {
@@ -71,19 +80,19 @@ double busbw_gb_s(const CommCase& c, const CommTiming& t) { return algbw_gb_s(c,
 
 std::string comm_table_head(int ranks, int nodes, const std::string& comm) {
   return fmt::format(
-      "# {} ranks on {} nodes, comm {}; time of the slowest rank, median of the samples; size B, time us, bw GB/s\n"
-      "#                                                                                    out of place               "
-      " "
-      "         in place\n"
-      "# {:<14} {:<12} {:<7} {:>10} {:>10} {:>4} {:>5} {:>4} {:>10} {:>8} {:>8} {:>7} {:>10} {:>8} {:>8} {:>7}\n",
-      ranks, nodes, comm, "op", "way", "memory", "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
-      "#wrong", "time", "algbw", "busbw", "#wrong");
+      "# {} on {}, comm {}; time of the slowest rank, median of the samples; size B, time us, bw GB/s\n"
+      "#{:>90}{:>37}\n"
+      "# {:<14} {:<12} {:<7} {:>7} {:>10} {:>10} {:>4} {:>5} {:>4} {:>10} {:>8} {:>8} {:>7} {:>10} {:>8} {:>8} {:>7}\n",
+      counted(ranks, "rank"), counted(nodes, "node"), comm, "out of place", "in place", "op", "way", "memory",
+      "segment", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
+      "#wrong");
 }
 
 std::string comm_table_line(const CommCase& c) {
-  return fmt::format("  {:<14} {:<12} {:<7} {:>10} {:>10} {:>4} {:>5} {:>4} {} {}\n", bench_op_name(c.op), c.way,
-                     c.is_shared ? "shared" : "private", c.bytes, c.count, dtype_name(c.t), redop_of(c.op),
-                     root_of(c.op), timing_columns(c, c.out_of_place), timing_columns(c, c.in_place));
+  return fmt::format("  {:<14} {:<12} {:<7} {:>7} {:>10} {:>10} {:>4} {:>5} {:>4} {} {}\n", bench_op_name(c.op), c.way,
+                     c.is_shared ? "shared" : "private", segment_text(c.segment_bytes), c.bytes, c.count,
+                     dtype_name(c.t), redop_of(c.op), root_of(c.op), timing_columns(c, c.out_of_place),
+                     timing_columns(c, c.in_place));
 }
 
 std::vector<Json> comm_case_json(const CommCase& c) {

@@ -56,6 +56,7 @@ struct CommCase {
 double algbw_gb_s(const CommCase& c, const CommTiming& t);
 double busbw_gb_s(const CommCase& c, const CommTiming& t);
 
+std::string counted(int64_t n, const char* what);  // "1 node", "2 nodes"
 // The table: three lines of head, then one line a case.
 std::string comm_table_head(int ranks, int nodes, const std::string& comm);
 std::string comm_table_line(const CommCase& c);

@@ -21,14 +21,18 @@ std::string fit_line(const char* link, const CollectiveFit& fit) {
     if (i > 0) text += fmt::format("; from {} ", format_bytes(static_cast<double>(s.from_bytes)));
     text += fmt::format("{:.4g} us + bytes / {:.4g} GB/s", s.alpha * 1e6, s.bandwidth * 1e-9);
   }
-  return text + "\n";
+  return text + (fit.provenance == "guess" ? " (a guess)\n" : "\n");
 }
 
 Json fit_json(const char* link, const CollectiveFit& fit) {
   Json segments = Json::array();
   for (const LinkSegment& s : fit.segments)
     segments.push_back({{"from_bytes", s.from_bytes}, {"alpha_s", s.alpha}, {"bytes_per_s", s.bandwidth}});
-  return {{"link", link}, {"kind", fit.kind}, {"ranks", fit.ranks}, {"segments", std::move(segments)}};
+  return {{"link", link},
+          {"kind", fit.kind},
+          {"ranks", fit.ranks},
+          {"segments", std::move(segments)},
+          {"provenance", fit.provenance}};
 }
 
 std::string collective_toml(const char* table, const CollectiveFit& fit) {
@@ -56,15 +60,14 @@ std::vector<RankPair> pair_of_each_link(const std::vector<int>& nodes) {
 
 }  // namespace
 
-LinkFits fit_links(const std::vector<Json>& rows) {
-  std::string text;
+LinkFits fit_links(const std::vector<Json>& rows, bool is_quiet) {
   bool is_wrong = false;
   for (const Json& row : rows) {
-    text += row.dump() + "\n";
     is_wrong = is_wrong || (row["wrong"].is_number() && row["wrong"].get<int64_t>() > 0);
   }
-  if (text.empty() || is_wrong) return {};
-  return fit_comm_results(text, "dbench comm");
+  if (rows.empty() || is_wrong) return {};
+  const Json record{{"bench", "comm"}, {"quiet", is_quiet}, {"details", {{"rows", rows}}}};
+  return fit_comm_results(record.dump(), "dbench comm");
 }
 
 std::string link_text(const LinkFits& fits) {
@@ -107,7 +110,7 @@ std::string cluster_with_links(const std::string& base, const LinkFits& fits) {
   Discovered found;
   found.cluster = load_cluster_spec(base);
   take_links(found, fits);
-  std::string out = "# Written by dbench comm: " + found.cluster.where + " with the links measured here.\n";
+  std::string out = "# Written by dbench comm: " + found.cluster.where + " with the links timed here.\n";
   for (const std::string& note : found.notes) out += "# " + note + "\n";
   return out + "\n" + cluster_toml(found.cluster);
 }

@@ -9,8 +9,9 @@
 
 namespace rw {
 
-// `rows`: of comm_case_json. No fits where there is nothing to fit, or where results were wrong.
-LinkFits fit_links(const std::vector<Json>& rows);
+// `rows`: of comm_case_json. No fits where there is nothing to fit, or where results were wrong. Not quiet: fits are
+// guesses.
+LinkFits fit_links(const std::vector<Json>& rows, bool is_quiet = true);
 std::string link_text(const LinkFits& fits);
 Json link_json(const LinkFits& fits);
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
+#include "libcore/base/error.h"
 #include "libcore/base/median.h"
 #include "libcore/base/units.h"
 
@@ -89,7 +91,12 @@ std::vector<double> time_ping_pong(Comm& comm, const PingPong& ping) {
 std::vector<PairSpeed> measure_pairs(const PairJob& job) {
   Comm& comm = job.comm;
   const std::vector<int> nodes = comm.nodes();
-  std::vector<std::byte> buffer(static_cast<size_t>(std::max(job.bytes, kSmallBytes)));
+  std::vector<std::byte> buffer;
+  try {
+    buffer.resize(static_cast<size_t>(std::max(job.bytes, kSmallBytes)));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::usage, "--pair-bytes {}: more memory than there is; lower it", job.bytes);
+  }
   std::vector<PairSpeed> pairs;
   std::vector<std::vector<RankPair>> rounds = pair_rounds(comm.size());
   if (!job.at_once) {

@@ -12,6 +12,8 @@
 namespace rw {
 namespace {
 
+constexpr double kYear2000 = 946684800, kYear2200 = 7258118400;  // seconds of UTC
+constexpr double kMostMoney = 1e12;
 constexpr double kHoursPerYear = 8760, kNone = std::numeric_limits<double>::quiet_NaN();
 
 double over(double a, double b) { return b > 0 ? a / b : kNone; }
@@ -30,17 +32,19 @@ std::vector<std::string> left_out_of(const CostSpec& spec) {
 
 FieldList fields(CostSpec& spec) {
   return {
-      {.name = "price", .value = &spec.price, .help = "of a device-hour, in --currency", .min = 0},
+      {.name = "price", .value = &spec.price, .help = "of a device-hour, in --currency", .min = 0, .max = kMostMoney},
       {.name = "power-w",
        .value = &spec.power_w,
        .help = "watts that a device draws, its share of host and cooling included",
-       .min = 0},
-      {.name = "electricity", .value = &spec.electricity, .help = "price of a kWh", .min = 0},
+       .min = 0,
+       .max = 1e9},
+      {.name = "electricity", .value = &spec.electricity, .help = "price of a kWh", .min = 0, .max = kMostMoney},
       {.name = "device-price",
        .value = &spec.device_price,
        .help = "what a device cost, for its depreciation",
-       .min = 0},
-      {.name = "life-years", .value = &spec.life_years, .help = "over which it is written off", .min = 0},
+       .min = 0,
+       .max = kMostMoney},
+      {.name = "life-years", .value = &spec.life_years, .help = "over which it is written off", .min = 0, .max = 1000},
       {.name = "utilisation",
        .value = &spec.utilisation,
        .help = "share of its life in which a device is in use: the rest is spread over the hours used",
@@ -54,11 +58,13 @@ FieldList fields(CostSpec& spec) {
       {.name = "waiting-hours",
        .value = &spec.waiting_hours,
        .help = "in which all devices were held before the run began",
-       .min = 0},
+       .min = 0,
+       .max = 1e6},
       {.name = "devices",
        .value = &spec.devices,
        .help = "0: the ranks that the run's records name (serving: 1)",
-       .min = 0},
+       .min = 0,
+       .max = 1e9},
       {.name = "bill-gaps", .value = &spec.bill_gaps, .help = "devices are paid between attempts too"},
       {.name = "currency", .value = &spec.currency, .help = "a name to print"},
   };
@@ -89,6 +95,11 @@ TrainingCost training_cost(const RunRecords& run, const CostSpec& spec) {
   if (run.steps.empty())
     fail(ErrorKind::input, "{}: no step is recorded in metrics.jsonl: nothing was trained", run.dir.string());
   const std::string where = (run.dir / "run.json").string();
+  // A clock that was wrong would make a cost of centuries.
+  for (const EventRecord& e : run.events)
+    if (const double at = utc_seconds(e.time); std::isfinite(at) && (at < kYear2000 || at > kYear2200))
+      fail(ErrorKind::input, "{}: events.jsonl, \"{}\": expected a time from 2000 to 2200, found {}", run.dir.string(),
+           e.event, e.time);
   const Json identity = run.identity.empty() ? Json::object() : parse_json(run.identity, where);
   TrainingCost c;
   c.left_out = left_out_of(spec);
@@ -130,6 +141,7 @@ TrainingCost training_cost(const RunRecords& run, const CostSpec& spec) {
   if (!spec.bill_gaps && c.time.down_s > 0)
     c.left_out.push_back(fmt::format("{:.3g} hours between attempts (--no-bill-gaps)", c.time.down_s / 3600));
   c.left_out.push_back("start-up before the first record, storage, network, people");
+  c.notes = run.notes;
   return c;
 }
 

@@ -48,6 +48,7 @@ struct TrainingCost {
   int64_t step = 0, planned_steps = 0;
   double hours_to_finish = 0, to_finish = 0, whole = 0;  // at the pace so far; NaN when the plan is not known
   std::vector<std::string> left_out;
+  std::vector<std::string> notes;  // what the records lack
 };
 // Error{input}: a run without a step.
 TrainingCost training_cost(const RunRecords& run, const CostSpec& spec);

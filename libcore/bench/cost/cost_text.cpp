@@ -72,7 +72,8 @@ std::string cost_text(const TrainingCost& c, const CostSpec& spec) {
   std::string out = hour_rows(c.hour, spec) + "Time\n";
   const auto part = [&](const char* name, double seconds, const std::string& note = "") {
     if (seconds > 0 || !note.empty())
-      out += row(name, format_seconds(seconds), share(seconds / t.wall_s) + (note.empty() ? "" : "   " + note));
+      out += row(name, seconds < 10 ? fmt::format("{:.3g} s", seconds) : format_seconds(seconds),
+                 share(seconds / t.wall_s) + (note.empty() ? "" : "   " + note));
   };
   part("productive", t.productive_s, fmt::format("{} steps", t.steps - t.skipped_steps));
   part("waiting for data", t.data_s);
@@ -97,6 +98,7 @@ std::string cost_text(const TrainingCost& c, const CostSpec& spec) {
                            std::max<int64_t>(0, c.planned_steps - c.step), c.hours_to_finish));
     out += row("whole", money(c.whole, spec), fmt::format("{} steps", c.planned_steps));
   }
+  for (const std::string& note : c.notes) out += "  note: " + note + "\n";
   return out + left_out_text(c.left_out);
 }
 
@@ -154,6 +156,7 @@ BenchRecord cost_record(const TrainingCost& c, const CostSpec& spec, const std::
         {"lost", t.lost_s},
         {"down", t.down_s},
         {"other", t.other_s}}},
+      {"notes", c.notes},
       {"left_out",
        c.left_out}}.dump();
   return record;

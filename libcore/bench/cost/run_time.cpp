@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "libcore/base/json.h"
 #include "libcore/base/median.h"
@@ -78,14 +79,14 @@ double utc_seconds(const std::string& time) {
 RunTime run_time(const RunRecords& run) {
   RunTime t;
   std::vector<double> usual;
-  double step_sum = 0;
+  double step_sum = 0, stall_of_steps = 0, stall_told = 0, stall_of_attempt = 0;
   for (const StepRecord& s : run.steps) {
     const double seconds = finite(s.step_s), waited = std::min(finite(s.second(TimeCategory::data)), seconds);
     step_sum += seconds;
     ++t.steps;
     if (seconds > 0) usual.push_back(seconds);
     // The stall of a save lies between two steps, outside step_s.
-    t.checkpoint_s += finite(s.second(TimeCategory::checkpoint));
+    stall_of_steps += finite(s.second(TimeCategory::checkpoint));
     if (s.skipped) {
       ++t.skipped_steps;
       t.skipped_s += seconds;
@@ -94,6 +95,12 @@ RunTime run_time(const RunRecords& run) {
       t.productive_s += seconds - waited;
     }
   }
+  // A run's last save comes after its last metrics line: events tell of all that an attempt waited for so far.
+  for (const EventRecord& e : run.events) {
+    if (begins(e)) stall_told += std::exchange(stall_of_attempt, 0);
+    if (e.event == "checkpoint") stall_of_attempt = std::max(stall_of_attempt, finite(number_of(e, "stall_total_s")));
+  }
+  t.checkpoint_s = std::max(stall_of_steps, stall_told + stall_of_attempt);
   for (const EventRecord& e : run.events) {
     if (e.event == "validation") t.validation_s += finite(number_of(e, "seconds"));
     if (e.event != "rewind") continue;

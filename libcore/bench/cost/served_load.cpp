@@ -114,7 +114,9 @@ ServedLoad served_load(const std::filesystem::path& out) {
   torn += each_line(steps, [&](const Json& line) { load.duration_s += number(line, "seconds"); });
   if (!(load.duration_s > 0))
     fail(ErrorKind::input,
-         "{}: expected steps of the engine with their \"seconds\", found none: how long it worked is not known",
+         "{}: expected steps of the engine with their \"seconds\" (dserve --log-steps), found none: how long it worked "
+         "is "
+         "not known",
          steps.string());
   load.attainment = load.retry_rate = load.reject_rate = kNone;
   load.queued_share =

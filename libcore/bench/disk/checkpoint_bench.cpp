@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 constexpr double kProductS = 0.05;  // of products between two looks at the save: a short training step
 
 struct Samples {
-  std::vector<double> memcpy_s, blocking_s, save_s, load, verify_ratio, write_ratio, slowdown, beside_s;
+  std::vector<double> memcpy_s, blocking_s, save_s, written_s, load, verify_ratio, write_ratio, slowdown, beside_s;
   RateSeries raw_write{"raw_write", {}}, save{"save", {}}, raw_read{"raw_read", {}}, verify{"verify", {}};
   int64_t file_bytes = 0;
 };
@@ -78,9 +78,11 @@ class Bench {
     tell("saving");
     const double start = now_s();
     const SaveNews news = save_at_once();
-    s.save.repeats.push_back(rank_rates(comm_, bytes, now_s() - start));
+    const double save_s = now_s() - start;
+    s.save.repeats.push_back(rank_rates(comm_, bytes, save_s));
     s.blocking_s.push_back(blocked_s_);
-    s.save_s.push_back(news.background_s);
+    s.save_s.push_back(comm_.all_reduce_value(save_s, ReduceOp::max));
+    s.written_s.push_back(news.background_s);
     s.file_bytes = news.bytes;
     s.write_ratio.push_back(s.save.repeats.back().total / s.raw_write.repeats.back().total);
     read(s, raw_bytes);
@@ -263,7 +265,7 @@ class Bench {
       return committed(saver_->advance(sums)).step == step_;
     });
     s.beside_s.push_back(comm_.all_reduce_value(now_s() - start, ReduceOp::max));
-    s.slowdown.push_back(comm_.all_reduce_value(1 - beside / quiet, ReduceOp::max));
+    s.slowdown.push_back(100 * comm_.all_reduce_value(1 - beside / quiet, ReduceOp::max));
   }
 
   // Makes room for the next one.
@@ -354,6 +356,7 @@ BenchRecord run_checkpoint_bench(const CheckpointBenchJob& job) {
   add_samples(record, {.name = "memcpy_s", .unit = "s", .better = Better::neither, .kind = MetricKind::fact},
               s.memcpy_s);
   add_samples(record, {.name = "save_s", .unit = "s"}, s.save_s);
+  add_samples(record, {.name = "written_s", .unit = "s"}, s.written_s);
   add_rates(record, s.save, ranks);
   add_rates(record, s.raw_write, ranks);
   add_samples(record, {.name = "save_over_raw_write", .better = Better::higher}, s.write_ratio);
@@ -363,7 +366,7 @@ BenchRecord run_checkpoint_bench(const CheckpointBenchJob& job) {
     add_samples(record, {.name = "verify_over_raw_read", .better = Better::higher}, s.verify_ratio);
   add_samples(record, {.name = "load", .unit = "GB/s", .better = Better::higher}, s.load);
   add_samples(record, {.name = "save_beside_products_s", .unit = "s"}, s.beside_s);
-  add_samples(record, {.name = "loop_slowdown"}, s.slowdown);
+  add_samples(record, {.name = "loop_slowdown", .unit = "%"}, s.slowdown);
   const auto pieces = job.comm.all_reduce_value(static_cast<int64_t>(bench.tensors().pieces().size()), ReduceOp::sum);
   add_samples(record, {.name = "file_bytes", .unit = "bytes", .kind = MetricKind::count},
               {static_cast<double>(s.file_bytes)});

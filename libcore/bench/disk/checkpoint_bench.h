@@ -26,10 +26,10 @@ struct CheckpointBenchJob {
   std::function<void(const std::string& what)> progress;  // may be null
 };
 // Collective; repeats are interleaved. Metrics: blocking_s (of the main thread, the worst rank's; its limit is the copy
-// memcpy_s), save_s, save (GB/s) beside raw_write and their ratio, verify (GB/s, read from disk with digests compared)
-// beside raw_read, load (GB/s, into memory), loop_slowdown (share by which products slow down while a save goes on),
-// exact counts of bytes and pieces. What was written is removed on every way out. SharedError{usage}: too little space,
-// unknown model, tier local on one node; SharedError{runtime}: a save failed.
+// memcpy_s), save_s (with the commit), written_s, save (GB/s) beside raw_write and their ratio, verify (GB/s, read from
+// disk with digests compared) beside raw_read, load (GB/s, into memory), loop_slowdown (per cent by which products slow
+// down while a save goes on), exact counts of bytes and pieces. What was written is removed on every way out.
+// SharedError{usage}: too little space, unknown model, tier local on one node; SharedError{runtime}: a save failed.
 BenchRecord run_checkpoint_bench(const CheckpointBenchJob& job);
 
 }  // namespace rw

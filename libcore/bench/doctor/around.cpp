@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
+
+#include "libcore/train/lr_schedule.h"
 
 namespace rw {
 namespace {
@@ -59,10 +63,32 @@ void add_clock(const RunView& view, int64_t from, int64_t to, std::vector<NearEv
   }
 }
 
+// The schedule that run.json tells, of a peak of one; nothing when it tells none.
+std::optional<TrainSpec> schedule_of(const RunView& view) {
+  TrainSpec spec;
+  spec.lr_schedule = view.identity.word("config.lr_schedule");
+  const double lr = view.identity.number("config.lr"), steps = view.identity.number("config.steps");
+  if (spec.lr_schedule.empty() || !(lr > 0) || !(steps >= 1)) return std::nullopt;
+  const auto number = [&](const char* key) {
+    const double v = view.identity.number(std::string("config.") + key);
+    return std::isfinite(v) ? v : 0;
+  };
+  spec.lr = lr;
+  spec.min_lr = number("min_lr");
+  spec.steps = static_cast<int64_t>(steps);
+  spec.warmup_steps = static_cast<int64_t>(number("warmup_steps"));
+  spec.decay_steps = static_cast<int64_t>(number("decay_steps"));
+  return spec;
+}
+
 }  // namespace
 
 std::vector<int64_t> lr_jumps(const RunView& view) {
   std::vector<int64_t> out;
+  const std::optional<TrainSpec> schedule = schedule_of(view);
+  std::set<int64_t> resumed;  // at these steps the run went on
+  for (const FlatRecord& e : view.events)
+    if (e.word("event") == "resume") resumed.insert(static_cast<int64_t>(e.number("step")));
   const double warm_up = view.identity.number("config.warmup_steps");
   const std::vector<StepRecord>& steps = view.run.steps;
   for (size_t i = 1; i < steps.size(); ++i) {
@@ -71,6 +97,14 @@ std::vector<int64_t> lr_jumps(const RunView& view) {
     if (steps[i].step <= 3 || (std::isfinite(warm_up) && static_cast<double>(steps[i].step) <= warm_up)) continue;
     const double ratio = now / before;
     if (ratio < kLrJump && ratio > 1 / kLrJump) continue;
+    // run.json has the schedule of the last attempt. In one attempt the rate follows its schedule, whichever it was:
+    // only where another one went on can it jump, or where it leaves what run.json tells.
+    if (schedule && resumed.count(steps[i - 1].step) == 0) {
+      if (!resumed.empty() && steps[i].step <= *resumed.rbegin()) continue;
+      const double told =
+          lr_at(*schedule, schedule->lr, steps[i].step) / lr_at(*schedule, schedule->lr, steps[i - 1].step);
+      if (std::isfinite(told) && std::fabs(std::log(ratio / told)) < std::log(1.2)) continue;
+    }
     // The end of a fast schedule falls by such factors, one after the other.
     if (ratio < 1 && i > 1 && steps[i - 2].lr > 0 && before / steps[i - 2].lr < 0.8) continue;
     out.push_back(steps[i].step);

@@ -29,8 +29,13 @@ std::string verdict_of(const Diagnosis& d) {
   const auto causes = std::count_if(d.findings.begin(), d.findings.end(), is_cause);
   if (causes == 0) return "nothing to complain of";
   const Finding& first = d.findings.front();
-  return fmt::format("{}: {} ({}){}", severity_name(first.severity), first.id, layer_name(first.layer),
-                     causes > 1 ? fmt::format(", and {} more", causes - 1) : "");
+  std::string out = fmt::format("{}: {} ({}){}", severity_name(first.severity), first.id, layer_name(first.layer),
+                                causes > 1 ? fmt::format(", and {} more", causes - 1) : "");
+  // Requests that were turned away are what the users see, whatever their cause.
+  for (const Finding& f : d.findings)
+    if (!f.effect_of.empty() && f.severity != Severity::info && f.id.ends_with("_refusals"))
+      out += "; " + f.explanation;
+  return out;
 }
 
 }  // namespace
@@ -46,8 +51,11 @@ Diagnosis doctor_run(const RunRecords& run, const DoctorOptions& options) {
   std::vector<Rule> rules = training_rules();
   std::map<std::string, std::string> names = {{"dir", run.dir.string()}};
   if (run.steps.empty()) d.notes.push_back("no step is on record: only events and logs can be asked");
-  if (d.facts.find("data.repeated_windows") == nullptr)
-    d.notes.push_back("the token files are not where they were, or too small: repeats are sought in the batches alone");
+  if (const Fact* unread = d.facts.find("data.not_looked_at"); unread != nullptr)
+    d.notes.push_back(
+        fmt::format("not all data was looked at ({}): its repeats are sought in the batches alone", unread->text));
+  else if (d.facts.find("data.repeated_windows") == nullptr)
+    d.notes.push_back("run.json names no token files: repeats are sought in the batches alone");
   if (!options.baseline.empty()) {
     const Rehearsal rehearsal = compare_with_rehearsal(run, read_run_records(options.baseline));
     collect_rehearsal_facts(rehearsal, d.facts);
@@ -57,6 +65,9 @@ Diagnosis doctor_run(const RunRecords& run, const DoctorOptions& options) {
     names["baseline"] = options.baseline.string();
   }
   d.findings = diagnose(rules, d.facts, names);
+  // The run warned of them: silence would look as if they had been missed.
+  for (const Finding& f : d.findings)
+    if (f.id == "params.norm_spikes" && f.effect_of.empty()) d.notes.push_back(f.explanation);
   return d;
 }
 
@@ -78,12 +89,19 @@ Json diagnosis_json(const Diagnosis& diagnosis) {
 }
 
 std::string diagnosis_text(const Diagnosis& diagnosis, DoctorText how) {
-  std::string out = fmt::format("{} {}: {}\n", diagnosis.kind, diagnosis.target, verdict_of(diagnosis));
+  // "run run" for a run in a folder of that name says nothing.
+  const bool is_same = diagnosis.kind == diagnosis.target;
+  std::string out =
+      fmt::format("{}{}: {}\n", diagnosis.kind, is_same ? "" : " " + diagnosis.target, verdict_of(diagnosis));
   int64_t n_left_out = 0;
   for (const Finding& f : diagnosis.findings) {
     if (how == DoctorText::usual && !is_cause(f)) ++n_left_out;
     else out += "\n" + finding_text(f);
   }
+  if (diagnosis.kind == "logs")
+    if (const Fact* lines = diagnosis.facts.find("logs.lines"), *files = diagnosis.facts.find("logs.files");
+        lines != nullptr && files != nullptr)
+      out += fmt::format("\n{:.0f} lines of {:.0f} files were read\n", lines->value, files->value);
   if (!diagnosis.notes.empty()) out += "\n";
   for (const std::string& note : diagnosis.notes) out += fmt::format("note: {}\n", note);
   if (n_left_out > 0) out += fmt::format("\n{} more (effects and infos): --all shows them\n", n_left_out);

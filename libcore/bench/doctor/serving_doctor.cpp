@@ -144,7 +144,7 @@ Diagnosis doctor_server(const ServerTarget& target) {
   if (target.urls.empty() && target.out_dir.empty())
     fail(ErrorKind::usage, "expected the URL of a server or the folder of dserve --out, found neither");
   if (!(target.window_s > 0) || !(target.timeout_s > 0))
-    fail(ErrorKind::usage, "--window: expected seconds above 0, found {}", target.window_s);
+    fail(ErrorKind::usage, "--window-s: expected seconds above 0, found {}", target.window_s);
   Diagnosis d;
   d.kind = "server";
   for (const std::string& url : target.urls) d.target += (d.target.empty() ? "" : ", ") + url;

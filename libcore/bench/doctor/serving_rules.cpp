@@ -320,7 +320,7 @@ std::vector<Rule> parameter_rules() {
        "more --max-num-seqs where the cache has room, more --memory where it has none, more replicas otherwise",
        "dbench doctor {url} while the load is on",
        {"serve.seats", "serve.kv_full", "serve.kv_preemption", "serve.prefill_bound", "serve.imbalance", "serve.cpu",
-        "serve.cache_off", "serve.cache_misses", "serve.stampede"}},
+        "serve.cache_off", "serve.cache_misses", "serve.stampede", "serve.queue_refusals"}},
       {"serve.queue_refusals",
        parameters,
        warning,
@@ -329,8 +329,7 @@ std::vector<Rule> parameter_rules() {
        "the queue was full for {requests.queue_full_share:%} of requests: {requests.queue_full_share:text}",
        "clients that heed Retry-After; more replicas; a longer --max-queue only where waiting is better than a refusal",
        "dbench serve --url {url} for the highest rate",
-       {"serve.seats", "serve.kv_full", "serve.kv_preemption", "serve.prefill_bound", "serve.imbalance",
-        "serve.queueing"}},
+       {"serve.seats", "serve.kv_full", "serve.kv_preemption", "serve.prefill_bound", "serve.imbalance"}},
       {"serve.slo_refusals",
        parameters,
        warning,
@@ -356,7 +355,8 @@ std::vector<Rule> parameter_rules() {
         {Op::above, "itl.stall_s", kStallS},
         {Op::above, "prefill.chunk_over_gap", 4},
         {Op::above, "prefill.chunk_over_stall", 0.3}},
-       "long prompts stall the streams: {itl.stalled_share:%} of their time is in gaps of {itl.stall_s:s} on average, "
+       "prompts being computed stall the streams: {itl.stalled_share:%} of their time is in gaps of {itl.stall_s:s} on "
+       "average, "
        "beside a usual one of {itl.p50_s:s} (99th percentile {itl.p99_s:s}); a chunk of prefill costs "
        "{prefill.chunk_s:s}",
        "--itl-budget-ms, or a smaller --max-batch-tokens",
@@ -367,7 +367,7 @@ std::vector<Rule> parameter_rules() {
        warning,
        0.8,
        {{Op::above, "step.stalled_share", 0.3}, {Op::above, "step.stall_s", kStallS}},
-       "steps with long prompts stall the streams: {step.stalled_share:%} of decoding time is in steps of "
+       "steps with prompts in them stall the streams: {step.stalled_share:%} of decoding time is in steps of "
        "{step.stall_s:s}, beside {step.decode_s:s} for decodes alone",
        "--itl-budget-ms, or a smaller --max-batch-tokens",
        "dserve --itl-budget-ms 50, then dbench serve again",

@@ -122,6 +122,7 @@ void collect_trouble(Facts& facts) {
                         {"loss.flat", 0, "a loss that stands still"},
                         {"loss.frequencies_only", 0, "a loss that stands still"},
                         {"loss.rise", 0.5, "a loss that rises"},
+                        {"loss.excursion", 0, "a loss that rises"},
                         {"norm.growth", 10, "gradients that grow"},
                         {"scale.skips_in_a_row", 4, "overflows of f16"},
                         {"scale.skipped_share", 0.1, "overflows of f16"},

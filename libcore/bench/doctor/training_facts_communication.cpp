@@ -12,7 +12,7 @@
 namespace rw {
 namespace {
 
-constexpr size_t kFewSteps = 8;                        // settled; fewer say nothing of shares
+constexpr size_t kFewSteps = 4;                        // settled; fewer say nothing of shares
 constexpr double kLateOfStep = 3, kLateSeconds = 0.3;  // a step that waited for this many usual steps, and this long
 constexpr double kShortStep = 0.05;  // seconds; in shorter steps latency and the scheduler rule, not the layout
 

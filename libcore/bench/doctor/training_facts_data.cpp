@@ -18,7 +18,7 @@ namespace {
 // A stall is a step whose data took both this share of a usual step and this long: below lies the scheduler's noise.
 constexpr double kStallOfStep = 0.5, kStallSeconds = 0.05;
 constexpr int64_t kMostTokens = 2 << 20;  // of a file that are looked at
-constexpr int64_t kFewTokens = 4096;      // too few to judge
+constexpr int64_t kFewTokens = 4096;      // too few to judge the order of tokens by their pairs
 constexpr size_t kWindow = 64;
 constexpr size_t kFewSteps = 8;  // settled; fewer say nothing of shares
 
@@ -153,8 +153,9 @@ TokenLook look_at_tokens(std::span<const int32_t> tokens) {
   TokenLook look;
   const size_t n = tokens.size();
   if (n < 2 * kWindow) return look;
-  // When the data has few distinct windows, all of them may escape the choice.
-  look.repeated_share = repeated_windows(tokens, 4);
+  // When the data has few distinct windows, all of them may escape the choice; a small file is looked at whole.
+  if (n >= static_cast<size_t>(kFewTokens)) look.repeated_share = repeated_windows(tokens, 4);
+  else look.repeated_share = -1;
   if (look.repeated_share < 0) look.repeated_share = repeated_windows(tokens, 0);
   std::unordered_map<uint64_t, int64_t> singles;
   for (const int32_t t : tokens) ++singles[static_cast<uint32_t>(t)];
@@ -172,35 +173,49 @@ TokenLook look_at_tokens(std::span<const int32_t> tokens) {
 
 void collect_token_facts(const RunView& view, Facts& facts) {
   double entropy = std::nan("");
+  std::string unread;  // why files were not looked at
+  const auto leave_out = [&](const std::string& why) { unread += (unread.empty() ? "" : "; ") + why; };
   int64_t n_files = 0;
   for (int64_t i = 0;; ++i) {
     const std::filesystem::path path = view.identity.word(fmt::format("data.{}.path", i));
     if (path.empty()) break;
     ++n_files;
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    if (!std::filesystem::is_regular_file(path, ignored)) {
+      leave_out(path.string() + " is not there");
+      continue;
+    }
     try {
       const TokenFile file(path);
       // Another file of that name says nothing of this run.
-      if (file.fingerprint() != view.identity.word(fmt::format("data.{}.fingerprint", i))) continue;
+      if (file.fingerprint() != view.identity.word(fmt::format("data.{}.fingerprint", i))) {
+        leave_out(path.string() + " is another one than the run read");
+        continue;
+      }
       const int64_t n = std::min(file.n_tokens(), kMostTokens);
-      if (n < kFewTokens) continue;
+      if (n < static_cast<int64_t>(4 * kWindow)) {
+        leave_out(fmt::format("{} has {} tokens, {} are needed", path.string(), n, 4 * kWindow));
+        continue;
+      }
       std::vector<int32_t> tokens(static_cast<size_t>(n));
       file.read(0, n, tokens.data());
       const TokenLook look = look_at_tokens(tokens);
       const std::string where = fmt::format("{}, {} tokens", path.string(), n);
-      entropy = look.entropy;
       const Fact* worst = facts.find("data.repeated_windows");
       if (worst == nullptr || look.repeated_share > worst->value)
         facts.set("data.repeated_windows", {look.repeated_share, path.filename().string(), where});
+      if (n < kFewTokens) continue;
+      entropy = look.entropy;
       const Fact* least = facts.find("data.order_gain");
       const double share = look.entropy > 0 ? look.order_gain / look.entropy : 1;
       if (least == nullptr || share < least->value)
         facts.set("data.order_gain", {share, path.filename().string(), where});
     } catch (const Error&) {
       facts.set("data.unreadable", {1, path.string(), path.string()});
+      leave_out(path.string() + " cannot be read");
     }
   }
+  if (!unread.empty()) facts.set("data.not_looked_at", {1, unread, "run.json (data)"});
   // A model that knows how frequent each token is and nothing else has their entropy as its loss.
   const Fact *loss = facts.find("loss.middle"), *progress = facts.find("loss.middle_progress");
   if (loss == nullptr || progress == nullptr || n_files != 1 || !(entropy > 0)) return;

@@ -63,6 +63,45 @@ void collect_progress(const RunView& view, Facts& facts) {
   }
 }
 
+// A loss that rose and fell back again: medians of a few steps stand above the best before by more than the noise of
+// single steps makes (the highest and the lowest of many such medians lie about four deviations apart), and for longer
+// than a batch. The first loss is that of weights that know nothing: it counts as it is.
+void collect_excursion(const RunView& view, Facts& facts) {
+  constexpr size_t kWindow = 7, kLeastSteps = 10;                     // fewer above half the rise are a spike
+  constexpr double kNoises = 6, kLeastRise = 0.5, kLeastShare = 0.1;  // nats; of the loss before
+  std::vector<double> losses, moves;
+  std::vector<int64_t> steps;
+  for (const StepRecord& s : view.run.steps)
+    if (std::isfinite(s.loss)) losses.push_back(s.loss), steps.push_back(s.step);
+  if (losses.size() < 2 * kWindow) return;
+  for (size_t i = 1; i < losses.size(); ++i) moves.push_back(std::fabs(losses[i] - losses[i - 1]));
+  const double noise = 1.4826 * median(std::move(moves)) / std::sqrt(2.0);
+  const auto smooth_at = [&](size_t i) {
+    const size_t from = std::min(i > kWindow / 2 ? i - kWindow / 2 : 0, losses.size() - kWindow);
+    const auto begin = losses.begin() + static_cast<std::ptrdiff_t>(from);
+    return median(std::vector<double>(begin, begin + kWindow));
+  };
+  std::vector<double> smooth;
+  for (size_t i = 0; i < losses.size(); ++i) smooth.push_back(smooth_at(i));
+  double best = view.run.steps.front().step <= 1 ? losses.front() : smooth.front(), rise = 0, from = best;
+  size_t peak = 0;
+  for (size_t i = 0; i < smooth.size(); ++i) {
+    if (smooth[i] - best > rise) rise = smooth[i] - best, from = best, peak = i;
+    best = std::min(best, smooth[i]);
+  }
+  if (rise < std::max({kLeastRise, kLeastShare * from, kNoises * noise})) return;
+  size_t n_above = 0;  // in a row, about the peak
+  for (size_t i = peak; i < smooth.size() && smooth[i] > from + rise / 2; ++i) ++n_above;
+  for (size_t i = peak; i > 0 && smooth[i - 1] > from + rise / 2; --i) ++n_above;
+  if (n_above < kLeastSteps) return;
+  const double last = smooth.back();
+  facts.set("loss.excursion",
+            {rise,
+             fmt::format("{:.3g} before, {:.3g} about step {}, {:.3g} at the end{}", from, smooth[peak], steps[peak],
+                         last, last > losses.front() && steps.front() <= 1 ? ", worse than at the start" : ""),
+             fmt::format("metrics.jsonl, about step {}", steps[peak])});
+}
+
 void collect_layout(const RunView& view, Facts& facts) {
   const double pp = view.identity.number("layout.pp"), m = view.identity.number("layout.micro_batches"),
                chunks = view.identity.number("layout.vpp");
@@ -120,11 +159,15 @@ void collect_changes(const RunView& view, Facts& facts) {
   const std::vector<int64_t> jumps = lr_jumps(view);
   if (!jumps.empty()) {
     const int64_t at = jumps.front();
+    bool is_resumed = false;
+    for (const FlatRecord& e : view.events)
+      is_resumed = is_resumed || (e.word("event") == "resume" && static_cast<int64_t>(e.number("step")) == at - 1);
     const auto s =
         std::find_if(view.run.steps.begin(), view.run.steps.end(), [&](const StepRecord& r) { return r.step == at; });
-    facts.set("lr.jump",
-              {s->lr / std::prev(s)->lr, fmt::format("at step {}: {:.3g} to {:.3g}", at, std::prev(s)->lr, s->lr),
-               fmt::format("metrics.jsonl, step {}", at)});
+    facts.set("lr.jump", {s->lr / std::prev(s)->lr,
+                          fmt::format("at step {}: {:.3g} to {:.3g}{}", at, std::prev(s)->lr, s->lr,
+                                      is_resumed ? ", where the run was resumed" : ""),
+                          fmt::format("metrics.jsonl, step {}", at)});
   }
   for (size_t i = 2; i < view.run.steps.size(); ++i) {
     const StepRecord &a = view.run.steps[i - 2], &b = view.run.steps[i - 1], &c = view.run.steps[i];
@@ -159,6 +202,7 @@ void collect_parallel_check(const RunView& view, Facts& facts) {
 
 void collect_parameter_facts(const RunView& view, Facts& facts) {
   collect_progress(view, facts);
+  collect_excursion(view, facts);
   collect_layout(view, facts);
   collect_promises(view, facts);
   collect_norm_trend(view, facts);

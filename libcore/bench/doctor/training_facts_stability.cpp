@@ -70,6 +70,22 @@ std::vector<Spike> loss_spikes(const RunView& view) {
   return out;
 }
 
+// What the guard said of norms while the run went on.
+void collect_norm_spikes(const RunView& view, Facts& facts) {
+  int64_t n = 0;
+  const FlatRecord* worst = nullptr;
+  for (const FlatRecord& e : view.events) {
+    if (e.word("event") != "spike" || e.word("verdict") != "norm_spike") continue;
+    ++n;
+    if (worst == nullptr || e.number("value") > worst->number("value")) worst = &e;
+  }
+  if (worst == nullptr) return;
+  facts.set("norm.spikes", {static_cast<double>(n),
+                            fmt::format("step {}: {:.3g} over a median of {:.3g}", worst->number("step"),
+                                        worst->number("value"), worst->number("median")),
+                            "events.jsonl (spike)"});
+}
+
 const char* near_fact(NearKind kind) {
   switch (kind) {
     case NearKind::failure:
@@ -122,7 +138,16 @@ void collect_spikes(const RunView& view, Facts& facts) {
   const bool all_back = n_isolated == static_cast<int64_t>(spikes.size());
   const bool few =
       static_cast<double>(spikes.size()) <= std::max(2.0, kFewSpikes * static_cast<double>(view.run.steps.size()));
-  facts.set(all_back && few ? "spike.of_batch" : "spike.unexplained",
+  // Of so few tokens the mean itself is noise: a batch that is unlike the others says nothing of the data.
+  constexpr double kFewTokens = 256;
+  double tokens = std::nan("");
+  if (view.run.steps.size() > 1)
+    tokens = (view.run.steps.back().tokens - view.run.steps.front().tokens) /
+             static_cast<double>(view.run.steps.back().step - view.run.steps.front().step);
+  if (std::isfinite(tokens)) facts.set("batch.tokens", {tokens, "", "metrics.jsonl (tokens)"});
+  facts.set(all_back && tokens < kFewTokens ? "spike.of_small_batch"
+            : all_back && few               ? "spike.of_batch"
+                                            : "spike.unexplained",
             {static_cast<double>(highest->step), facts.find("spike.count")->text, where});
 }
 
@@ -192,6 +217,7 @@ void collect_scale(const RunView& view, Facts& facts) {
 
 void collect_stability_facts(const RunView& view, Facts& facts) {
   collect_spikes(view, facts);
+  collect_norm_spikes(view, facts);
   collect_nonfinite(view, facts);
   collect_scale(view, facts);
 }

@@ -24,6 +24,7 @@ struct MachinePeaks {
   double flops_f32 = 0, flops_bf16 = 0;  // FLOP/s
   std::string instruction_f32, instruction_bf16;
   double bytes_per_s = 0;  // a copy larger than the caches, bytes read and written
+  bool is_quiet = true;    // while they were measured; else they are too low, and no op is held against them
   double flops(DType t) const { return t == DType::f32 ? flops_f32 : flops_bf16; }
 };
 

@@ -143,6 +143,7 @@ LoadSummary summarize_load(const LoadRun& run, const LoadObjective& objective) {
     if (!is_ok(o)) continue;
     ++s.completed;
     s.input_tokens += o.prompt_tokens;
+    if (!o.prompt_known) s.input_known = false;
     s.output_tokens += o.output_tokens;
     if (o.cached_tokens >= 0) s.cached_tokens = std::max<int64_t>(s.cached_tokens, 0) + o.cached_tokens;
     if (!o.tokens_exact) s.tokens_exact = false;
@@ -152,7 +153,8 @@ LoadSummary summarize_load(const LoadRun& run, const LoadObjective& objective) {
   s.failed = s.requests - s.completed - s.disconnected;
   s.request_throughput = per_second(static_cast<double>(s.completed), s.duration_s);
   s.output_throughput = per_second(static_cast<double>(s.output_tokens), s.duration_s);
-  s.total_token_throughput = per_second(static_cast<double>(s.input_tokens + s.output_tokens), s.duration_s);
+  s.total_token_throughput =
+      s.input_known ? per_second(static_cast<double>(s.input_tokens + s.output_tokens), s.duration_s) : kNothing;
   s.goodput = per_second(static_cast<double>(good), s.duration_s);
   const int64_t asked = s.requests - s.disconnected;
   s.attainment = asked > 0 ? static_cast<double>(good) / static_cast<double>(asked) : kNothing;
@@ -212,17 +214,36 @@ std::vector<ConcurrencyPoint> concurrency_curve(const LoadRun& run, int64_t poin
   return curve;
 }
 
-ClientHealth client_health(const LoadRun& run, bool open_loop) {
+namespace {
+
+// Why requests went out late.
+std::string lateness_text(const ClientHealth& h) {
+  constexpr double kHardlyRan = 0.5;
+  if (!h.is_quiet())
+    return fmt::format(
+        "other processes took {:.0f} % of this machine's CPU time and the client ({:.0f} % of a core) had to wait for "
+        "its turn; measure on a quiet machine",
+        100 * h.others_share, 100 * h.cpu_share);
+  if (h.cpu_share < kHardlyRan)
+    return fmt::format(
+        "the client used {:.0f} % of a core only, so that it was kept waiting for one, by the server if that runs on "
+        "this host; give the client a core or a machine of its own",
+        100 * h.cpu_share);
+  return "the client, not the server, was slow; lower the rate, or give the client a machine of its own";
+}
+
+}  // namespace
+
+ClientHealth client_health(const LoadRun& run, bool open_loop, double others_share) {
   ClientHealth h;
+  h.others_share = others_share;
   std::vector<double> late;
   for (const LoadOutcome& o : run.outcomes) late.push_back(1e3 * (o.sent_s - o.due_s));
   h.late_p99_ms = open_loop ? quantile_of(late, 0.99) : kNothing;
   h.cpu_share = run.wall_s > 0 ? run.client_cpu_s / run.wall_s : kNothing;
   if (h.late_p99_ms > kLateMs)
-    h.why = fmt::format(
-        "1 % of the requests went out more than {:.1f} ms late ({:.0f} are allowed): the client, not "
-        "the server, was slow; lower the rate, or give the client a machine of its own",
-        h.late_p99_ms, kLateMs);
+    h.why = fmt::format("1 % of the requests went out more than {:.1f} ms late ({:.0f} are allowed): {}", h.late_p99_ms,
+                        kLateMs, lateness_text(h));
   if (h.cpu_share > kFullCore)
     h.why += fmt::format(
         "{}the client used {:.0f} % of its core: what it saw came late; lower the rate, or share the "

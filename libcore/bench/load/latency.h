@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libcore/bench/load/load_types.h"
+#include "libcore/bench/record/machine.h"
 
 namespace rw {
 
@@ -29,7 +30,8 @@ struct LoadObjective {
 };
 
 struct LoadSummary {
-  double duration_s = 0;  // first due to last end
+  double duration_s = 0;    // first due to last end
+  bool input_known = true;  // the prompts' tokens of all completed requests; else input_tokens are of those known
   int64_t requests = 0, completed = 0, disconnected = 0, failed = 0;
   std::vector<int64_t> ends;                    // by LoadEnd
   int64_t input_tokens = 0, output_tokens = 0;  // of the completed ones
@@ -63,10 +65,14 @@ std::vector<ConcurrencyPoint> concurrency_curve(const LoadRun& run, int64_t poin
 constexpr double kLateMs = 5, kFullCore = 0.95;
 struct ClientHealth {
   double late_p99_ms = 0, cpu_share = 0;  // cpu: CPU seconds over wall (1: one core full)
+  // Of this host's CPU time: what neither the client nor the server took. NaN: not known.
+  double others_share = 0;
   bool is_void = false;
+  bool is_quiet() const { return !(others_share > kQuietOthersShare); }  // not known: nothing speaks against it
   std::string why;
 };
-// `open_loop`: nothing but the clock decides when a request goes.
-ClientHealth client_health(const LoadRun& run, bool open_loop);
+// `open_loop`: nothing but the clock decides when a request goes. A late client that used little of its core was kept
+// from it: `why` says by whom.
+ClientHealth client_health(const LoadRun& run, bool open_loop, double others_share);
 
 }  // namespace rw

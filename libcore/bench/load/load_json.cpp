@@ -43,7 +43,7 @@ void put_details(Json& json, const LoadRun& run) {
        starts = Json::array(), dues = Json::array(), latencies = Json::array(), errors = Json::array(),
        ends = Json::array(), ids = Json::array();
   for (const LoadOutcome& o : run.outcomes) {
-    inputs.push_back(o.prompt_tokens);
+    inputs.push_back(o.prompt_known ? Json(o.prompt_tokens) : Json(nullptr));
     outputs.push_back(o.output_tokens);
     ttfts.push_back(o.chunks.empty() ? Json(nullptr) : Json(o.chunks.front().at_s - o.sent_s));
     Json gaps = Json::array();
@@ -82,7 +82,7 @@ Json load_summary_json(const LoadSummary& s) {
                {"completed", s.completed},
                {"failed", s.failed},
                {"disconnected", s.disconnected},
-               {"total_input_tokens", s.input_tokens},
+               {"total_input_tokens", s.input_known ? Json(s.input_tokens) : Json(nullptr)},
                {"total_output_tokens", s.output_tokens},
                {"total_cached_tokens", s.cached_tokens < 0 ? Json(nullptr) : Json(s.cached_tokens)},
                {"request_throughput", s.request_throughput},
@@ -123,6 +123,7 @@ Json load_result_json(const ServeLoadSpec& spec, const ServeLoadPlan& plan, cons
   json["void"] = r.health.is_void;
   json["void_why"] = r.health.why;
   json["client_cpu_share"] = r.health.cpu_share;
+  json["others_cpu_share"] = r.health.others_share;
   json["client_connections"] = r.run.connections;
   json["golden_checked"] = r.golden_checked;
   if (spec.price > 0) {

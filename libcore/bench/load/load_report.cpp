@@ -75,12 +75,12 @@ std::string ends_text(const LoadSummary& s) {
 }
 
 std::string tokens_text(const LoadSummary& s) {
-  std::string text = fmt::format("{} in", s.input_tokens);
-  if (s.cached_tokens >= 0 && s.input_tokens > 0)
+  std::string text = s.input_known ? fmt::format("{} in", s.input_tokens) : "unknown in (the server does not say)";
+  if (s.cached_tokens >= 0 && s.input_known && s.input_tokens > 0)
     text += fmt::format(" ({:.1f} % out of the prefix cache)",
                         100 * static_cast<double>(s.cached_tokens) / static_cast<double>(s.input_tokens));
-  text += fmt::format(", {} out; {:.1f} out/s, {:.1f} in all/s", s.output_tokens, s.output_throughput,
-                      s.total_token_throughput);
+  text += fmt::format(", {} out; {:.1f} out/s", s.output_tokens, s.output_throughput);
+  if (s.input_known) text += fmt::format(", {:.1f} in all/s", s.total_token_throughput);
   if (!s.tokens_exact) text += "\n              the server does not say how many tokens a chunk holds: one is assumed";
   return text;
 }
@@ -91,6 +91,14 @@ std::string first_error(const LoadRun& run) {
     if (o.end != LoadEnd::ok && o.end != LoadEnd::disconnected && !o.error.empty())
       return fmt::format("{}: {:.300}", load_end_name(o.end), o.error);
   return {};
+}
+
+// Who else used this host.
+std::string others_text(const ClientHealth& h) {
+  if (std::isnan(h.others_share))
+    return "not known: the run was too short, or the server's processes cannot be told from others";
+  return fmt::format("{:.0f} % of this host's CPU time{}", 100 * h.others_share,
+                     h.is_quiet() ? "" : ": NOT QUIET, the times are of a crowded machine");
 }
 
 std::string cost_text(double price, const LoadSummary& s) {
@@ -120,6 +128,10 @@ std::string load_name(const ServeLoadSpec& spec, const ServeLoadPlan& plan) {
 std::string load_result_text(const ServeLoadSpec& spec, const ServeLoadPlan& plan, const LoadResult& r) {
   const LoadSummary& s = r.summary;
   std::string out = fmt::format("{} {}\n{}\n\n", spec.url, r.model_id, load_name(spec, plan));
+  if (r.repeats > 1)
+    out += fmt::format(
+        "repeats       {}: requests and tokens are sums over them; rates, shares and latencies medians of theirs\n",
+        r.repeats);
   out += fmt::format("requests      {} in {:.2f} s ({:.3g}/s): {}\n", s.requests, s.duration_s, s.request_throughput,
                      ends_text(s));
   if (const std::string error = first_error(r.run); !error.empty()) out += "              " + error + "\n";
@@ -158,27 +170,16 @@ std::string load_result_text(const ServeLoadSpec& spec, const ServeLoadPlan& pla
   out += fmt::format(
       "client        {:.0f} % of a core, {} connections{}\n", 100 * r.health.cpu_share, r.run.connections,
       std::isnan(r.health.late_p99_ms) ? "" : fmt::format(", late by {:.2f} ms at p99", r.health.late_p99_ms));
+  out += "others        " + others_text(r.health) + "\n";
   if (r.health.is_void) out += "VOID          " + r.health.why + "\n";
   return out + "\n" + kDefinitions;
-}
-
-std::string load_repeats_text(const std::vector<LoadResult>& results) {
-  std::string out = fmt::format("\n{:<8}{:>11}{:>11}{:>11}{:>11}{:>11}{:>12}{:>9}\n", "repeat", "TTFT p50", "TTFT p99",
-                                "ITL p50", "TPOT p50", "E2E p50", "out tok/s", "failed");
-  for (size_t i = 0; i < results.size(); ++i) {
-    const LoadSummary& s = results[i].summary;
-    out += fmt::format("{:<8}{:>11}{:>11}{:>11}{:>11}{:>11}{:>12.1f}{:>9}{}\n", i + 1, number(s.ttft.p50),
-                       number(s.ttft.p99), number(s.itl_token.p50), number(s.tpot.p50), number(s.e2e.p50),
-                       s.output_throughput, s.failed, results[i].health.is_void ? "  void" : "");
-  }
-  return out;
 }
 
 std::string rate_answer_text(const ServeLoadSpec& spec, const RateAnswer& a, const LoadResult* best) {
   std::string out;
   for (const RateProbe& p : a.probes)
     out += p.verdict == ProbeVerdict::is_void
-               ? fmt::format("  {:>10.4g} requests/s: void, the client was too slow\n", p.rate)
+               ? fmt::format("  {:>10.4g} requests/s: void, the client could not offer it\n", p.rate)
                : fmt::format("  {:>10.4g} requests/s: {:5.1f} % {}\n", p.rate, 100 * p.attainment,
                              p.verdict == ProbeVerdict::kept ? "keep the objective" : "only");
   if (best == nullptr) return out + fmt::format("no rate: {}\n", a.why);

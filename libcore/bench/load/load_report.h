@@ -22,6 +22,7 @@ struct LoadResult {
   std::vector<ConcurrencyPoint> curve;
   int64_t golden_checked = 0;  // requests whose text was compared; those that differ ended as wrong_text
   std::optional<SpanJoin> spans;
+  int64_t repeats = 1;  // whose results these are, combined (load_repeats.h)
 };
 
 // "random in 512 out 128, 4 requests/s": what a record is named by.
@@ -37,8 +38,6 @@ Json load_summary_json(const LoadSummary& summary);
 // --save-detailed.
 Json load_result_json(const ServeLoadSpec& spec, const ServeLoadPlan& plan, const LoadResult& result);
 std::string load_result_text(const ServeLoadSpec& spec, const ServeLoadPlan& plan, const LoadResult& result);
-// A line a repeat.
-std::string load_repeats_text(const std::vector<LoadResult>& results);
 
 Json rate_answer_json(const RateAnswer& answer);
 // `best`: the run at the answer; none when there is no answer.

@@ -24,7 +24,7 @@ constexpr double kAheadSeconds = 0.25;  // connections for what is due within it
 constexpr int64_t kAheadConnections = 4096;
 constexpr double kWarmUpSeconds = 2;        // for the first of them, before the clock starts
 constexpr double kLookSeconds = 0.05;       // between looks at stop and progress
-constexpr double kLingerSeconds = 1;        // from [DONE] to the reply's orderly end
+constexpr double kLingerSeconds = 0.05;     // from [DONE] to the reply's orderly end
 constexpr double kDefaultRetrySeconds = 1;  // RFC 9110 names none
 
 void raise_file_limit() {

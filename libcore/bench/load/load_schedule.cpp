@@ -27,6 +27,7 @@ LoadRequest request_of(const PlannedPrompt& p, int64_t index, const BodyOptions&
   r.path = request_path(options);
   r.body = request_body(p, options);
   r.input_tokens = p.input_tokens;
+  r.input_exact = !p.ids.empty();
   r.max_tokens = p.max_tokens;
   r.golden = p.golden;
   return r;

@@ -1,5 +1,7 @@
 #include "libcore/bench/load/load_spec.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -106,12 +108,12 @@ FieldList what_fields(ServeLoadSpec& s) {
        .group = kWhat},
       {.name = "input-len",
        .value = &s.input_len,
-       .help = "prompt tokens, 512 or 100..2000",
+       .help = "prompt tokens, a number or 100..2000 (default: 512, or what the model's context has room for)",
        .or_number = true,
        .group = kWhat},
       {.name = "output-len",
        .value = &s.output_len,
-       .help = "answer tokens, likewise",
+       .help = "answer tokens, likewise (default: 128)",
        .or_number = true,
        .group = kWhat},
       {.name = "prefix-len",
@@ -145,7 +147,7 @@ FieldList what_fields(ServeLoadSpec& s) {
        .group = kWhat},
       {.name = "vocab-size",
        .value = &s.vocab_size,
-       .help = "drawn token ids are from 10 to this less 1",
+       .help = "drawn token ids are from 10 to this less 1; the default is one that small models have too",
        .min = 11,
        .max = 1 << 24,
        .group = kWhat},
@@ -253,7 +255,7 @@ FieldList checked_fields(ServeLoadSpec& s) {
        .group = kChecked},
       {.name = "strict",
        .value = &s.strict,
-       .help = "exit code 3 also for a void run (slow client) and for texts that differ",
+       .help = "exit code 3 also for a void run (the client was slow or kept waiting) and for texts that differ",
        .group = kChecked},
       {.name = "server-spans",
        .value = &s.server_spans,
@@ -280,6 +282,17 @@ double parse_rate(const std::string& text) {
 
 void check_file(const std::string& path, const char* flag) {
   if (!std::filesystem::exists(path)) fail(ErrorKind::usage, "{} {}: expected a file, found none", flag, path);
+}
+
+// Before minutes of measuring, not after.
+void check_output(const std::string& path, const char* flag) {
+  const std::filesystem::path file(path), folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code none;
+  if (std::filesystem::is_directory(file, none))
+    fail(ErrorKind::usage, "{} {}: expected a file, found a directory", flag, path);
+  if (!std::filesystem::is_directory(folder, none) || ::access(folder.c_str(), W_OK) != 0)
+    fail(ErrorKind::usage, "{} {}: expected a folder that can be written, found {}", flag, path,
+         std::filesystem::is_directory(folder, none) ? "one that cannot" : "none");
 }
 
 void check_together(const ServeLoadSpec& s, const ServeLoadPlan& p) {
@@ -315,6 +328,10 @@ void check_together(const ServeLoadSpec& s, const ServeLoadPlan& p) {
     check_file(s.dataset_file, "--dataset-file");
   }
   if (p.by_trace) check_file(s.trace, "--trace");
+  if (p.dataset.kind == "shared-prefix" && p.dataset.prefix_len > p.dataset.input.low)
+    fail(ErrorKind::usage, "--prefix-len {}: expected at most --input-len, which counts it, found {}", s.prefix_len,
+         p.dataset.input.low);
+  if (!s.vllm_json.empty()) check_output(s.vllm_json, "--vllm-json");
   if (s.url.starts_with("https:"))
     fail(ErrorKind::usage, "--url {}: expected http://HOST:PORT (TLS is a proxy's work), found https", s.url);
   if (s.golden > 0 && s.temperature > 0)
@@ -345,8 +362,11 @@ ServeLoadPlan plan_serve_load(const ServeLoadSpec& s) {
 
   p.dataset.kind = s.trace.empty() ? s.dataset : "trace";
   p.by_trace = p.dataset.kind == "trace";
-  p.dataset.input = parse_length_range(s.input_len, "--input-len");
-  p.dataset.output = parse_length_range(s.output_len, "--output-len");
+  const auto length = [](const std::string& text, int64_t normal, const char* flag) {
+    return text.empty() ? LengthRange{normal, normal} : parse_length_range(text, flag);
+  };
+  p.dataset.input = length(s.input_len, kDefaultInputLen, "--input-len");
+  p.dataset.output = length(s.output_len, kDefaultOutputLen, "--output-len");
   p.dataset.prefix_len = s.prefix_len;
   p.dataset.prefixes = s.prefixes;
   p.dataset.turns = s.turns;

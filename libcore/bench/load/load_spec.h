@@ -11,6 +11,9 @@
 
 namespace rw {
 
+// Tokens; less where the model's context is shorter (fit_model.h).
+constexpr int64_t kDefaultInputLen = 512, kDefaultOutputLen = 128;
+
 struct ServeLoadSpec {
   std::string url, endpoint = "completions", model, api_key;
   // When
@@ -18,9 +21,9 @@ struct ServeLoadSpec {
   double burstiness = 1, ramp_from = 0, ramp_to = 0, duration = 0, trace_speed = 1;
   int64_t max_concurrency = 0, num_prompts = 0, warmup_requests = 1, repeats = 1;
   // What
-  std::string dataset = "random", dataset_file, trace, input_len = "512", output_len = "128", prompt_form = "auto",
-              ignore_eos = "auto", extra_body = "{}";
-  int64_t prefix_len = 256, prefixes = 4, turns = 3, vocab_size = 1000, seed = 1;
+  std::string dataset = "random", dataset_file, trace, input_len, output_len, prompt_form = "auto", ignore_eos = "auto",
+              extra_body = "{}";
+  int64_t prefix_len = 256, prefixes = 4, turns = 3, vocab_size = 256, seed = 1;
   double think_s = 1, tokens_per_word = 1.3, temperature = 0;
   bool plain = false;
   double timeout = 600;

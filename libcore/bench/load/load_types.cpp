@@ -15,6 +15,7 @@ const char* load_end_name(LoadEnd end) {
     case LoadEnd::error_event: return "error_event";
     case LoadEnd::timed_out: return "timed_out";
     case LoadEnd::wrong_text: return "wrong_text";
+    case LoadEnd::no_output: return "no_output";
     case LoadEnd::n_ends: break;
   }
   return "?";

@@ -22,6 +22,7 @@ struct LoadRequest {
   int64_t after = -1;  // multi-turn: index of the request whose end this one waits for; then due_s counts from that end
   int64_t disconnect_after_tokens = -1;      // fault script: the client hangs up when it has so many
   int64_t input_tokens = 0, max_tokens = 0;  // as planned
+  bool input_exact = false;                  // token ids are sent: input_tokens are what the server gets
   std::string golden;                        // expected text; "": not checked
 };
 
@@ -44,6 +45,7 @@ enum class LoadEnd : uint8_t {
   error_event,
   timed_out,
   wrong_text,
+  no_output,  // an orderly end without a token, a text or a reason
   n_ends
 };
 const char* load_end_name(LoadEnd end);
@@ -55,8 +57,10 @@ struct LoadOutcome {
   double end_s = 0;              // last byte, or when it was given up
   std::vector<LoadChunk> chunks;
   int64_t prompt_tokens = 0, output_tokens = 0;  // by the server's usage; where it gives none, the chunks'
+  bool prompt_known = false;                     // by the server, or because token ids were sent
   bool usage_known = false;
-  bool tokens_exact = false;  // each chunk's token count is known (continuous usage, token ids), not assumed
+  bool usage_doubted = false;  // usage said more than was asked for, or other than the token ids: those count
+  bool tokens_exact = false;   // each chunk's token count is known (continuous usage, token ids), not assumed
   LoadEnd end = LoadEnd::ok;
   int status = 0;  // HTTP; 0: none
   int64_t retries = 0;

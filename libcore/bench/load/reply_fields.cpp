@@ -36,13 +36,17 @@ int64_t count_items(JsonScan& scan) {
 // A choice, or the delta or message in it.
 struct Choice {
   int64_t index = 0, token_ids = -1;
-  bool has_text = false;
+  bool has_text = false, is_odd = false;
   std::string finish_reason;
 };
 
+bool is_number_or_flag(char kind) { return kind == '0' || kind == 't' || kind == 'f'; }
+
 void take_choice(JsonScan& scan, std::string* text, Choice& choice) {
   scan.object([&](std::string_view key) {
+    const char kind = scan.kind();
     if (key == "text" || key == "content") {
+      choice.is_odd |= is_number_or_flag(kind);
       choice.has_text |= take_text(scan, text);
     } else if (key == "reasoning_content" || key == "reasoning") {
       choice.has_text |= take_text(scan, nullptr);
@@ -53,9 +57,11 @@ void take_choice(JsonScan& scan, std::string* text, Choice& choice) {
     } else if (key == "token_ids") {
       choice.token_ids = count_items(scan);
     } else if (key == "finish_reason") {
+      choice.is_odd |= is_number_or_flag(kind);
       choice.finish_reason.clear();
       take_text(scan, &choice.finish_reason);
     } else if (key == "index") {
+      choice.is_odd |= kind != '0' && kind != 'n';
       choice.index = scan.integer(0);
     } else {
       scan.skip();
@@ -72,6 +78,8 @@ void take_choices(JsonScan& scan, ReplyText keep, ReplyFields& fields) {
     const size_t before = fields.text.size();
     take_choice(scan, keep == ReplyText::keep ? &fields.text : nullptr, choice);
     if (choice.index != 0) fields.text.resize(before);
+    fields.is_odd |= choice.is_odd;
+    fields.most_index = std::max(fields.most_index, choice.index);
     if (choice.has_text) ++fields.with_text;
     if (choice.token_ids >= 0) fields.token_ids = std::max<int64_t>(fields.token_ids, 0) + choice.token_ids;
     if (!choice.finish_reason.empty()) fields.finish_reason = choice.finish_reason;
@@ -150,7 +158,7 @@ bool read_reply_fields(std::string_view json, ReplyText text, ReplyFields& field
   });
   if (object == "error") fields.is_error = true;
   if (fields.error.empty()) fields.error = message;
-  return scan.finished();
+  return scan.finished() && !fields.is_odd;
 }
 
 std::string reply_error_text(std::string_view body) {

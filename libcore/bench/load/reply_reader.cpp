@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace rw {
 namespace {
@@ -61,8 +62,8 @@ void ReplyReader::event(std::string_view data, double at_s) {
     return;
   }
   if (!read_reply_fields(data, keep_, fields_))
-    return conclude(LoadEnd::malformed_stream, fmt::format("expected a chunk of JSON, found \"{}\"", shown(data)),
-                    at_s);
+    return conclude(LoadEnd::malformed_stream,
+                    fmt::format("expected a chunk of JSON, found \"{}\"", shown(data)), at_s);
   if (fields_.is_error) return conclude(LoadEnd::error_event, fields_.error, at_s);
   last_s_ = at_s;
   take(fields_, at_s);
@@ -73,7 +74,11 @@ void ReplyReader::event(std::string_view data, double at_s) {
 void ReplyReader::take(const ReplyFields& f, double at_s) {
   outcome_.text += f.text;
   if (!f.finish_reason.empty()) outcome_.finish_reason = f.finish_reason;
-  if (f.prompt_tokens >= 0) outcome_.prompt_tokens = f.prompt_tokens;
+  most_index_ = std::max(most_index_, f.most_index);
+  if (f.prompt_tokens >= 0) {
+    outcome_.prompt_tokens = f.prompt_tokens;
+    outcome_.prompt_known = true;
+  }
   if (f.completion_tokens >= 0) {
     outcome_.output_tokens = f.completion_tokens;
     outcome_.usage_known = true;
@@ -92,6 +97,7 @@ void ReplyReader::take(const ReplyFields& f, double at_s) {
 
 void ReplyReader::count_tokens(const ReplyFields& f, double at_s) {
   int64_t tokens = -1;
+  if (f.token_ids < 0 && f.with_text > 0) all_ids_ = false;
   if (f.token_ids >= 0) tokens = f.token_ids;
   else if (f.completion_tokens >= 0 && all_counted_) tokens = std::max<int64_t>(0, f.completion_tokens - told_);
   if (f.completion_tokens >= 0) told_ = f.completion_tokens;
@@ -119,8 +125,8 @@ void ReplyReader::count_tokens(const ReplyFields& f, double at_s) {
 
 void ReplyReader::read_whole(double at_s) {
   if (!read_reply_fields(body_, keep_, fields_))
-    return conclude(LoadEnd::malformed_stream, fmt::format("expected a reply of JSON, found \"{}\"", shown(body_)),
-                    at_s);
+    return conclude(LoadEnd::malformed_stream,
+                    fmt::format("expected a reply of JSON, found \"{}\"", shown(body_)), at_s);
   if (fields_.is_error) return conclude(LoadEnd::error_event, fields_.error, at_s);
   if (fields_.choices < 1)
     return conclude(LoadEnd::malformed_stream, "expected choices in the reply, found none", at_s);
@@ -160,6 +166,20 @@ void ReplyReader::broken(LoadEnd how, std::string_view why, double at_s) {
   conclude(how, why, at_s);
 }
 
+// What was seen counts where usage cannot be true: more than was asked for (of each choice), or far from the token ids.
+void ReplyReader::doubt_usage() {
+  if (!outcome_.usage_known) return;
+  const auto said = static_cast<double>(outcome_.output_tokens), seen = static_cast<double>(counted_);
+  constexpr double kEndTokens = 2, kApart = 0.1;
+  const bool too_many =
+      request_.max_tokens > 0 && said > static_cast<double>(request_.max_tokens) * static_cast<double>(most_index_ + 1);
+  const bool by_ids = form_ == Form::stream && all_ids_ && counted_ > 0;
+  if (!too_many && !(by_ids && std::abs(said - seen) > std::max(kEndTokens, kApart * seen))) return;
+  outcome_.usage_doubted = true;
+  outcome_.usage_known = false;
+  outcome_.output_tokens = counted_;
+}
+
 void ReplyReader::conclude(LoadEnd how, std::string_view why, double at_s) {
   over_ = true;
   if (early_ > 0) {  // tokens that no text followed
@@ -167,12 +187,24 @@ void ReplyReader::conclude(LoadEnd how, std::string_view why, double at_s) {
     counted_ += early_;
     early_ = 0;
   }
+  if (how == LoadEnd::ok) doubt_usage();
+  if (!outcome_.prompt_known && request_.input_exact) {
+    outcome_.prompt_tokens = request_.input_tokens;
+    outcome_.prompt_known = true;
+  }
   if (!outcome_.usage_known || how != LoadEnd::ok) outcome_.output_tokens = std::max(outcome_.output_tokens, counted_);
   outcome_.tokens_exact = form_ == Form::stream && all_counted_ && counted_ > 0 &&
                           (!outcome_.usage_known || counted_ == outcome_.output_tokens);
   outcome_.end = how;
   outcome_.error = why;
   outcome_.end_s = at_s;
+  const bool has_reason = !outcome_.finish_reason.empty() && outcome_.finish_reason != "length";
+  if (how == LoadEnd::ok && outcome_.output_tokens == 0 && !has_reason && request_.max_tokens > 0) {
+    outcome_.end = LoadEnd::no_output;
+    outcome_.error =
+        fmt::format("the reply ended well without any output, {} tokens were asked for", request_.max_tokens);
+    return;
+  }
   if (how == LoadEnd::ok && !request_.golden.empty() && outcome_.text != request_.golden) {
     outcome_.end = LoadEnd::wrong_text;
     outcome_.error = fmt::format("expected \"{}\", found \"{}\"", request_.golden.substr(0, 200),

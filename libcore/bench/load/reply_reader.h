@@ -38,6 +38,7 @@ class ReplyReader {
   void event(std::string_view data, double at_s);
   void take(const ReplyFields& fields, double at_s);
   void count_tokens(const ReplyFields& fields, double at_s);
+  void doubt_usage();
   void conclude(LoadEnd how, std::string_view why, double at_s);
   void read_whole(double at_s);
 
@@ -49,11 +50,13 @@ class ReplyReader {
   ReplyFields fields_;
   std::string body_;  // of a whole reply or a refusal
   bool over_ = false, done_ = false, all_counted_ = true;
-  int64_t counted_ = 0;  // tokens in chunks
-  int64_t told_ = 0;     // by continuous usage
-  int64_t early_ = 0;    // tokens before the first text
-  double early_s_ = 0;   // when the first of them came
-  double last_s_ = 0;    // of the last event
+  bool all_ids_ = true;     // each chunk with tokens named them
+  int64_t most_index_ = 0;  // of choices
+  int64_t counted_ = 0;     // tokens in chunks
+  int64_t told_ = 0;        // by continuous usage
+  int64_t early_ = 0;       // tokens before the first text
+  double early_s_ = 0;      // when the first of them came
+  double last_s_ = 0;       // of the last event
 };
 
 }  // namespace rw

@@ -10,17 +10,22 @@
 
 #include "libcore/base/clock.h"
 #include "libcore/base/files.h"
+#include "libcore/bench/load/fit_model.h"
+#include "libcore/bench/load/load_repeats.h"
 #include "libcore/bench/load/load_report.h"
 #include "libcore/bench/load/load_runner.h"
 #include "libcore/bench/load/load_schedule.h"
 #include "libcore/bench/load/rate_search.h"
 #include "libcore/bench/load/server_probe.h"
+#include "libcore/bench/load/server_process.h"
+#include "libcore/bench/record/machine.h"
+#include "libcore/net/url.h"
 
 namespace rw {
 namespace {
 
 constexpr int64_t kCurvePoints = 60, kLeastProbeRequests = 20, kAloneDraw = 1'000'000;
-constexpr double kHardlyBusy = 0.02;
+constexpr double kHardlyBusy = 0.02, kMostPatience_s = 30;
 constexpr int kSpanTries = 5;
 constexpr auto kBetweenSpanTries = std::chrono::milliseconds(100);
 
@@ -33,28 +38,49 @@ LoadTarget target_of(const ServeLoadSpec& spec) {
 
 class ServeBench {
  public:
-  ServeBench(const ServeLoadSpec& spec, const ServeBenchProgress& progress)
-      : spec_(spec), plan_(plan_serve_load(spec)), target_(target_of(spec)), progress_(progress) {}
+  ServeBench(const ServeLoadSpec& spec, const ServeBenchProgress& progress, const std::function<bool()>& stop)
+      : spec_(spec), plan_(plan_serve_load(spec)), target_(target_of(spec)), progress_(progress), stop_(stop) {}
 
   ServeBenchResult run() {
-    model_ = ask_models(target_, spec_.model);
-    if (spec_.leak_check) before_ = ask_levels(target_);
+    const double patience_s = std::min(spec_.timeout, kMostPatience_s);
+    model_ = ask_models(target_, spec_.model, patience_s);
+    result_.notes = fit_to_model(spec_, model_);
+    plan_ = plan_serve_load(spec_);
+    is_here_ = is_this_host(parse_http_url(spec_.url).host);
+    if (spec_.leak_check) before_ = ask_levels(target_, std::min(patience_s, std::max(1.0, spec_.leak_wait)));
     warm_up();
     result_.record = new_record("serve", model_.id + ": " + load_name(spec_, plan_), public_config(spec_));
     // A client that waits has no share of a core that it should have had; its health says whether it kept up.
     result_.record.cpu_share = std::numeric_limits<double>::quiet_NaN();
     if (spec_.find_rate) search();
     else repeat();
-    look_for_leaks();
+    if (stopped_) {
+      result_.failure = Error(ErrorKind::runtime, "stopped by a signal: the numbers are of what had ended until then");
+      result_.text += "STOPPED       by a signal; the numbers are of what had ended until then\n";
+    } else {
+      look_for_leaks();
+    }
+    result_.record.quiet = result_.record.quiet && !(others_share_ > kQuietOthersShare);
+    if (others_share_ > kQuietOthersShare)
+      result_.warnings.push_back(fmt::format(
+          "not quiet: other processes took up to {:.0f} % of this machine's CPU time; the numbers are not of this "
+          "server alone, measure on a quiet machine",
+          100 * others_share_));
     return std::move(result_);
   }
 
  private:
-  LoadOptions options(const std::string& phase, int64_t n) const {
+  bool stopped() {
+    stopped_ = stopped_ || (stop_ && stop_());
+    return stopped_;
+  }
+
+  LoadOptions options(const std::string& phase, int64_t n) {
     LoadOptions o;
     o.target = target_;
     o.request_timeout_s = spec_.timeout;
     o.max_retries = spec_.retries;
+    o.stop = [this] { return stopped(); };
     o.progress = [this, phase, n](int64_t finished, int64_t running) {
       progress_(phase, static_cast<double>(finished) / static_cast<double>(std::max<int64_t>(n, 1)),
                 fmt::format("{} of {}, {} under way", finished, n, running));
@@ -62,16 +88,43 @@ class ServeBench {
     return o;
   }
 
-  LoadRun send_alone(const std::vector<LoadRequest>& schedule, const std::string& phase) const {
+  // What of a request the server may not have liked.
+  std::string asked_text() const {
+    const DatasetSpec& d = plan_.dataset;
+    if (d.kind == "jsonl") return {};
+    std::string text =
+        fmt::format(" (up to {} prompt and {} answer tokens: --input-len, --output-len", d.input.high, d.output.high);
+    if (d.ids) text += fmt::format("; token ids below {}: --vocab-size", d.vocab);
+    return text + ")";
+  }
+
+  // Runs the load; what of this host's CPU time neither the client nor the server took, NaN where that is not known.
+  double run_watched(const std::vector<LoadRequest>& schedule, const LoadOptions& options, LoadRun& run) {
+    const std::vector<int64_t> server =
+        is_here_ ? server_processes(parse_http_url(spec_.url).port) : std::vector<int64_t>();
+    const double before = cpu_seconds_of(server);
+    QuietMeter meter(0);
+    meter.start();
+    run = run_load(schedule, options);
+    meter.stop();
+    if (is_here_ && server.empty()) return std::numeric_limits<double>::quiet_NaN();
+    meter.count_as_ours(cpu_seconds_of(server) - before);
+    const double share = meter.others_share();
+    if (share > others_share_) others_share_ = share;
+    return share;
+  }
+
+  LoadRun send_alone(const std::vector<LoadRequest>& schedule, const std::string& phase) {
     LoadOptions o = options(phase, static_cast<int64_t>(schedule.size()));
     o.closed_loop = true;
     o.max_concurrency = 1;
     LoadRun run = run_load(schedule, o);
+    if (stopped_) fail(ErrorKind::runtime, "stopped by a signal before anything was measured");
     for (const LoadOutcome& out : run.outcomes)
       if (out.end != LoadEnd::ok)
-        fail(ErrorKind::runtime, "{}: {}: a request alone (path {}) ended as {}{}{}", spec_.url, phase,
+        fail(ErrorKind::runtime, "{}: {}: a request alone (path {}) ended as {}{}{}{}", spec_.url, phase,
              schedule.front().path, load_end_name(out.end), out.status > 0 ? fmt::format(" ({})", out.status) : "",
-             out.error.empty() ? "" : ": " + out.error);
+             out.error.empty() ? "" : ": " + out.error, out.status == 400 ? asked_text() : "");
     return run;
   }
 
@@ -90,19 +143,26 @@ class ServeBench {
     o.closed_loop = plan.closed_loop;
     o.max_concurrency = plan.max_concurrency;
     o.ignore_text = r.golden_checked == 0;
-    r.run = run_load(schedule, o);
+    const double others = run_watched(schedule, o, r.run);
     // A closed loop intends to send when a place is free, which is when it sends.
     if (plan.closed_loop)
       for (LoadOutcome& out : r.run.outcomes) out.due_s = out.sent_s;
     r.summary = summarize_load(r.run, plan.objective);
     if (plan.closed_loop) r.summary.client_late = summarize_ms({});  // there is no time to be late for
-    r.health = client_health(r.run, plan.open_loop);
+    r.health = client_health(r.run, plan.open_loop, others);
     r.curve = concurrency_curve(r.run, kCurvePoints);
     if (r.health.is_void) result_.warnings.push_back("void run: " + r.health.why);
+    const auto doubted = std::count_if(r.run.outcomes.begin(), r.run.outcomes.end(),
+                                       [](const LoadOutcome& out) { return out.usage_doubted; });
+    if (doubted > 0)
+      result_.warnings.push_back(fmt::format(
+          "the usage of {} replies cannot be true (more tokens than were asked for, or other than the token ids that "
+          "came): what came was counted",
+          doubted));
     return r;
   }
 
-  void take_goldens(std::vector<LoadRequest>& schedule, const ServeLoadPlan& plan) const {
+  void take_goldens(std::vector<LoadRequest>& schedule, const ServeLoadPlan& plan) {
     const std::vector<LoadRequest> alone = golden_schedule(spec_, plan, model_, spec_.golden);
     const LoadRun run = send_alone(alone, "golden texts");
     for (size_t i = 0; i < alone.size(); ++i)
@@ -112,22 +172,25 @@ class ServeBench {
   void repeat() {
     std::vector<LoadResult> results;
     Json repeats = Json::array();
-    for (int64_t i = 0; i < spec_.repeats; ++i) {
+    for (int64_t i = 0; i < spec_.repeats && !stopped_; ++i) {
       ServeLoadPlan plan = plan_;
       plan.dataset.draw = i;
       results.push_back(measure(plan, spec_.repeats == 1 ? "load" : fmt::format("load, repeat {}", i + 1)));
       join_spans(results.back());
       repeats.push_back(load_result_json(spec_, plan_, results.back()));
-      if (i + 1 < spec_.repeats) results.back().run = {};  // only its summary is needed any more
+      // Thousands of streams take room; the failed ones say why.
+      if (!spec_.save_detailed && spec_.repeats > 1)
+        std::erase_if(results.back().run.outcomes, [](const LoadOutcome& o) { return o.end == LoadEnd::ok; });
     }
     fill_record(results);
-    Json details = repeats.back();
+    const LoadResult all = combine_repeats(results);
+    Json details = load_result_json(spec_, plan_, all);
     result_.flat = details.dump();
     if (spec_.repeats > 1) details["repeats"] = std::move(repeats);
     result_.record.details = details.dump();
-    result_.text = load_result_text(spec_, plan_, results.back());
-    if (spec_.repeats > 1) result_.text += load_repeats_text(results);
-    judge(results);
+    result_.text = load_result_text(spec_, plan_, all);
+    if (results.size() > 1) result_.text += load_repeats_text(results);
+    judge(results, all.summary);
   }
 
   // Requests one after another: when those miss the objective no rate keeps it; else they say where to search.
@@ -167,6 +230,7 @@ class ServeBench {
       plan.dataset.n = plan.arrivals.n;
       plan.dataset.draw = draw++;
       LoadResult r = measure(plan, fmt::format("{:.4g} requests/s", rate));
+      if (stopped_) fail(ErrorKind::runtime, "stopped by a signal while rates were searched");
       RateProbe probe;
       probe.attainment = r.summary.attainment;
       probe.verdict = r.health.is_void                       ? ProbeVerdict::is_void
@@ -222,7 +286,9 @@ class ServeBench {
         {"completed", "requests", kHigher, kCount, [](const LoadSummary& s) { return double(s.completed); }},
         {"failed", "requests", kLower, kCount, [](const LoadSummary& s) { return double(s.failed); }},
         {"total_input_tokens", "tokens", Better::neither, kCount,
-         [](const LoadSummary& s) { return double(s.input_tokens); }},
+         [](const LoadSummary& s) {
+           return s.input_known ? double(s.input_tokens) : std::numeric_limits<double>::quiet_NaN();
+         }},
         {"total_output_tokens", "tokens", Better::neither, kCount,
          [](const LoadSummary& s) { return double(s.output_tokens); }},
     };
@@ -250,7 +316,7 @@ class ServeBench {
     }
   }
 
-  void judge(const std::vector<LoadResult>& results) {
+  void judge(const std::vector<LoadResult>& results, const LoadSummary& all) {
     for (const LoadResult& r : results) {
       const int64_t wrong = r.summary.ends[static_cast<size_t>(LoadEnd::wrong_text)];
       if (wrong > 0)
@@ -262,19 +328,30 @@ class ServeBench {
         result_.failure = Error(ErrorKind::verdict, "texts under load differ from the goldens");
       if (r.health.is_void && spec_.strict) result_.failure = Error(ErrorKind::verdict, "void run: " + r.health.why);
     }
-    const LoadSummary& last = results.back().summary;
-    if (last.completed + last.disconnected == 0)
+    if (all.completed + all.disconnected == 0)
       result_.failure = Error(ErrorKind::runtime, "no request ended well; the first lines say why");
   }
 
   void look_for_leaks() {
-    if (!before_) {
-      if (spec_.leak_check) result_.text += "leak check    none: the server has no /metrics that we know\n";
+    if (!before_.levels) {
+      if (spec_.leak_check) result_.text += "leak check    none: " + before_.why + "\n";
       return;
     }
     progress_("waiting for the server to be idle", -1, "");
-    const std::vector<Leak> leaks = wait_for_levels(target_, *before_, spec_.leak_wait);
     Json details = Json::parse(result_.record.details);
+    std::vector<Leak> leaks;
+    try {
+      leaks = wait_for_levels(target_, *before_.levels, spec_.leak_wait);
+    } catch (const Error& error) {
+      const std::string text =
+          std::string("the leak check was impossible: /metrics was there before the load, and now: ") + error.what();
+      details["leaks"] = nullptr;
+      details["leak_check"] = text;
+      result_.record.details = details.dump();
+      result_.text += "leak check    " + text + "\n";
+      if (!result_.failure) result_.failure = Error(ErrorKind::verdict, text);
+      return;
+    }
     details["leaks"] = Json::array();
     for (const Leak& leak : leaks)
       details["leaks"].push_back({{"name", leak.name}, {"before", leak.before}, {"after", leak.after}});
@@ -289,20 +366,25 @@ class ServeBench {
     if (!result_.failure) result_.failure = Error(ErrorKind::verdict, text);
   }
 
-  const ServeLoadSpec& spec_;
+  ServeLoadSpec spec_;
   ServeLoadPlan plan_;
   LoadTarget target_;
   const ServeBenchProgress& progress_;
+  const std::function<bool()>& stop_;
+  bool stopped_ = false;
   ServedModelInfo model_;
-  std::optional<std::vector<ServerLevel>> before_;
+  AskedLevels before_;
+  bool is_here_ = false;  // the server is on this host
   double best_rate_ = 0;
+  double others_share_ = 0;  // the most that others took during a measurement
   ServeBenchResult result_;
 };
 
 }  // namespace
 
-ServeBenchResult run_serve_bench(const ServeLoadSpec& spec, const ServeBenchProgress& progress) {
-  return ServeBench(spec, progress).run();
+ServeBenchResult run_serve_bench(const ServeLoadSpec& spec, const ServeBenchProgress& progress,
+                                 const std::function<bool()>& stop) {
+  return ServeBench(spec, progress, stop).run();
 }
 
 }  // namespace rw

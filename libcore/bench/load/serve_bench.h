@@ -18,7 +18,7 @@ struct ServeBenchResult {
   // After all is told: what makes the command fail. runtime: no request ended well. verdict: a leak, or with --strict a
   // void run or a text that differs.
   std::optional<Error> failure;
-  std::vector<std::string> warnings;
+  std::vector<std::string> notes, warnings;
 };
 
 // `progress`: what is being done, how far (0..1), detail; called from this thread.
@@ -26,6 +26,9 @@ using ServeBenchProgress = std::function<void(const std::string& phase, double f
 
 // Error{usage} for what contradicts itself or the server's bounds; Error{runtime} when the server cannot be reached or
 // refuses the warm-up.
-ServeBenchResult run_serve_bench(const ServeLoadSpec& spec, const ServeBenchProgress& progress);
+// `stop`, asked now and then: true ends the measuring; what was measured until then is told, and the failure is
+// runtime.
+ServeBenchResult run_serve_bench(const ServeLoadSpec& spec, const ServeBenchProgress& progress,
+                                 const std::function<bool()>& stop = {});
 
 }  // namespace rw

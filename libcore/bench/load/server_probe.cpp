@@ -26,12 +26,13 @@ constexpr const char* kLevels[][6] = {
     {"llamacpp:requests_processing", "llamacpp:requests_deferred"},
 };
 
-HttpFetched get(const LoadTarget& target, const std::string& path) {
+HttpFetched get(const LoadTarget& target, const std::string& path, double timeout_s) {
   HttpFetch fetch;
   fetch.url = target.url;
   while (fetch.url.ends_with('/')) fetch.url.pop_back();
   fetch.url += path;
   if (!target.api_key.empty()) fetch.headers.emplace_back("Authorization", "Bearer " + target.api_key);
+  fetch.timeout_s = timeout_s;
   return http_fetch(fetch);
 }
 
@@ -56,8 +57,8 @@ ServedModelInfo parse_models(const std::string& text, const std::string& wanted,
   fail(ErrorKind::usage, "--model {}: expected a model that {} lists: {}", wanted, where, known);
 }
 
-ServedModelInfo ask_models(const LoadTarget& target, const std::string& wanted) {
-  const HttpFetched reply = get(target, "/v1/models");
+ServedModelInfo ask_models(const LoadTarget& target, const std::string& wanted, double timeout_s) {
+  const HttpFetched reply = get(target, "/v1/models", timeout_s);
   const std::string where = target.url + "/v1/models";
   if (reply.status == 404 && !wanted.empty()) {
     ServedModelInfo info;
@@ -86,17 +87,21 @@ std::vector<ServerLevel> server_levels(const MetricsText& metrics) {
   return levels;
 }
 
-std::optional<std::vector<ServerLevel>> ask_levels(const LoadTarget& target) {
-  const HttpFetched reply = get(target, "/metrics");
-  if (reply.status != 200) return std::nullopt;
-  std::vector<ServerLevel> levels;
+AskedLevels ask_levels(const LoadTarget& target, double timeout_s) {
+  AskedLevels asked;
   try {
-    levels = server_levels(MetricsText::parse(reply.body, target.url + "/metrics"));
-  } catch (const Error&) {
-    return std::nullopt;  // TensorRT-LLM has JSON there
+    const HttpFetched reply = get(target, "/metrics", timeout_s);
+    if (reply.status != 200) {
+      asked.why = fmt::format("{}/metrics answered {}: {:.200}", target.url, reply.status, reply.body);
+      return asked;
+    }
+    std::vector<ServerLevel> levels = server_levels(MetricsText::parse(reply.body, target.url + "/metrics"));
+    if (levels.empty()) asked.why = target.url + "/metrics has no gauge that we know";
+    else asked.levels = std::move(levels);
+  } catch (const Error& error) {  // no reply; TensorRT-LLM has JSON there
+    asked.why = error.what();
   }
-  if (levels.empty()) return std::nullopt;
-  return levels;
+  return asked;
 }
 
 std::vector<Leak> leaks_between(const std::vector<ServerLevel>& before, const std::vector<ServerLevel>& after) {
@@ -110,10 +115,16 @@ std::vector<Leak> leaks_between(const std::vector<ServerLevel>& before, const st
 }
 
 std::vector<Leak> wait_for_levels(const LoadTarget& target, const std::vector<ServerLevel>& before, double wait_s) {
+  constexpr double kLeastAnswer_s = 1;
   const double end = now_s() + wait_s;
   for (;;) {
-    std::vector<Leak> leaks = leaks_between(before, ask_levels(target).value_or(std::vector<ServerLevel>{}));
-    if (leaks.empty() || now_s() > end) return leaks;
+    const AskedLevels now = ask_levels(target, std::max(kLeastAnswer_s, end - now_s()));
+    if (now.levels) {
+      std::vector<Leak> leaks = leaks_between(before, *now.levels);
+      if (leaks.empty() || now_s() > end) return leaks;
+    } else if (now_s() > end) {
+      fail(ErrorKind::runtime, "{}", now.why);
+    }
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

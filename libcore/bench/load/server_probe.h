@@ -20,7 +20,7 @@ struct ServedModelInfo {
 ServedModelInfo parse_models(const std::string& text, const std::string& wanted, const std::string& where);
 // Asks the target. Error{runtime}: no connection, or a status that is no success (names it). With `wanted` a server
 // that has no such route (404) is taken at the caller's word.
-ServedModelInfo ask_models(const LoadTarget& target, const std::string& wanted);
+ServedModelInfo ask_models(const LoadTarget& target, const std::string& wanted, double timeout_s);
 
 // A gauge that a load raises and its end must bring back.
 struct ServerLevel {
@@ -31,8 +31,12 @@ struct ServerLevel {
 // unless they are free or kept by the prefix cache (where the server tells them apart; elsewhere kept pages are free
 // ones already).
 std::vector<ServerLevel> server_levels(const MetricsText& metrics);
-// Nothing when /metrics is not there (404), is no Prometheus text, or has none of the gauges.
-std::optional<std::vector<ServerLevel>> ask_levels(const LoadTarget& target);
+// What /metrics says within `timeout_s`.
+struct AskedLevels {
+  std::optional<std::vector<ServerLevel>> levels;  // none: `why`
+  std::string why;  // no reply, another status than 200, no Prometheus text, none of the gauges
+};
+AskedLevels ask_levels(const LoadTarget& target, double timeout_s);
 
 struct Leak {
   std::string name;
@@ -40,8 +44,8 @@ struct Leak {
 };
 // Levels that are above what they were; one that is gone is a leak too (after: NaN).
 std::vector<Leak> leaks_between(const std::vector<ServerLevel>& before, const std::vector<ServerLevel>& after);
-// Asks again and again until nothing is above `before`, at most for `wait_s`. What is left then. A server that cannot
-// be reached any more is Error{runtime}.
+// Asks again and again until nothing is above `before`, at most for `wait_s` (and a second for an answer). What is left
+// then. Error{runtime} with what was answered when /metrics, which was there before, is not any more.
 std::vector<Leak> wait_for_levels(const LoadTarget& target, const std::vector<ServerLevel>& before, double wait_s);
 std::string leaks_text(const std::vector<Leak>& leaks);
 

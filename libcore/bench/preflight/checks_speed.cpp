@@ -33,15 +33,31 @@ CheckResult check_bandwidth(const JobFacts& job, const PreflightNeeds& needs) {
                           100 * needs.min_pair_ratio));
   std::vector<PairOutlier> bad = pair_outliers(job.pairs, needs.min_pair_ratio);
   std::erase_if(bad, [](const PairOutlier& o) { return !o.is_slow; });
+  std::string lone;
   for (const PairOutlier& o : bad)
     j.find(o.bandwidth_ratio < needs.min_pair_ratio * kFailPair ? CheckStatus::fail : CheckStatus::warn,
            {o.pair.a, o.pair.b},
            fmt::format("{}: {:.3g} GB/s, {:.0f} % of the median{}", pair_name(job, o.pair), o.pair.gb_s,
                        100 * o.bandwidth_ratio, &o == &bad.back() ? common_rank(bad, job) : ""));
+  // A pair that is alone of its kind is its own median.
+  constexpr double kLeastSharedGbS = 1;
+  for (const bool same : {true, false}) {
+    const auto is_kind = [&](const PairSpeed& p) { return p.same_node == same; };
+    if (std::count_if(job.pairs.begin(), job.pairs.end(), is_kind) != 1) continue;
+    const PairSpeed& only = *std::find_if(job.pairs.begin(), job.pairs.end(), is_kind);
+    lone = fmt::format("; {} is the only pair {}: nothing to compare it with", pair_name(job, only),
+                       same ? "within a node" : "between nodes");
+    if (same && only.gb_s < kLeastSharedGbS)
+      j.find(CheckStatus::warn, {only.a, only.b},
+             fmt::format("{}: {:.3g} GB/s, the only pair within a node: expected {} GB/s or more of shared memory",
+                         pair_name(job, only), only.gb_s, kLeastSharedGbS));
+  }
   double least = kUnknown;
   for (const PairSpeed& p : job.pairs) least = std::isnan(least) ? p.gb_s : std::min(least, p.gb_s);
-  return j.done(std::isnan(least) ? "no pairs" : fmt::format("{:.3g} GB/s or more", least),
-                "look at that link: speed (ethtool IF), cable, switch port, PCIe width of the card, who else uses it");
+  return j.done(
+      std::isnan(least) ? "no pairs" : fmt::format("{:.3g} GB/s or more{}", least, lone),
+      "look at that link: speed (ethtool IF), cable, switch port, PCIe width of the card, who else uses it; within a "
+      "host at who else runs there (top): ranks that share a core wait for each other");
 }
 
 CheckResult check_latency(const JobFacts& job) {

@@ -1,8 +1,12 @@
 #include "libcore/bench/record/baseline.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -82,13 +86,57 @@ std::string machine_text(const BenchRecord& r) {
                      machine_of(r, "cpus"));
 }
 
+// Metrics of one name are one thing in all runs of a case.
+void check_one_meaning(const std::vector<BenchRecord>& runs) {
+  std::map<std::string, const BenchMetric*> seen;
+  for (const BenchRecord& r : runs)
+    for (const BenchMetric& m : r.metrics) {
+      const BenchMetric* first = seen.try_emplace(m.name, &m).first->second;
+      if (first->unit == m.unit && first->kind == m.kind && first->better == m.better) continue;
+      fail(
+          ErrorKind::input,
+          "{}, metric \"{}\": expected one unit, kind and better way in all runs, found \"{}\", {}, {} and \"{}\", {}, "
+          "{}; --as keeps them under another name",
+          case_name(r), m.name, first->unit, metric_kind_name(first->kind), better_name(first->better), m.unit,
+          metric_kind_name(m.kind), better_name(m.better));
+    }
+}
+
+// Held while a directory is read and written: what two save at once is kept of both. A file system that cannot lock a
+// directory does without.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const fs::path& dir) {
+    std::error_code error;
+    make_directories(dir, error);
+    if (error) fail(ErrorKind::usage, "{}: cannot be made: {}", dir.string(), error.message());
+    fd_ = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+  ~DirectoryLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
 void write_runs(const fs::path& file, const std::vector<BenchRecord>& runs) {
   Json json = Json::array();
   for (const BenchRecord& r : runs) json.push_back(record_json(r));
   std::error_code error;
   make_directories(file.parent_path(), error);
   if (error) fail(ErrorKind::usage, "{}: cannot be made: {}", file.parent_path().string(), error.message());
-  write_file_atomic(file, readable(json, 0) + "\n");
+  try {
+    write_file_atomic(file, readable(json, 0) + "\n");
+  } catch (const Error&) {
+    // Folders that were made for it do not stay behind; one that holds something does.
+    if (fs::remove(file.parent_path(), error)) fs::remove(file.parent_path().parent_path(), error);
+    throw;
+  }
 }
 
 }  // namespace
@@ -124,6 +172,15 @@ std::vector<fs::path> save_baseline(std::vector<BenchRecord> records, const Save
   }
   if (!save.as.empty() && names.size() > 1)
     fail(ErrorKind::usage, "--as names one case, found {}: {}", names.size(), listed({names.begin(), names.end()}));
+  for (const auto& [key, runs] : cases)
+    for (const BenchRecord& r : runs)
+      if (!r.quiet && !save.noisy)
+        fail(
+            ErrorKind::input,
+            "{} of {}: the machine was not quiet while it was measured: as a baseline it would judge later runs by the "
+            "noise of that hour; measure again on a quiet machine, or say --noisy",
+            case_name(r), r.time);
+  const DirectoryLock lock(save.dir);
   std::error_code none;
   const std::vector<Baseline> old =
       fs::is_directory(save.dir, none) ? read_baselines(save.dir) : std::vector<Baseline>();
@@ -140,6 +197,7 @@ std::vector<fs::path> save_baseline(std::vector<BenchRecord> records, const Save
            there->file.string(), key.second, there->runs.size(), there->runs.back().time);
     std::vector<BenchRecord> all = there != nullptr && save.append ? there->runs : std::vector<BenchRecord>();
     all.insert(all.end(), std::make_move_iterator(runs.begin()), std::make_move_iterator(runs.end()));
+    check_one_meaning(all);
     const fs::path file = there != nullptr ? there->file : file_of(all.front(), save, taken);
     taken.insert(file);
     writes.emplace_back(file, std::move(all));

@@ -23,9 +23,11 @@ struct SaveBaseline {
   std::string as;        // of records of one case: the name they are kept under; "": their own
   bool replace = false;  // what is there is given up
   bool append = false;   // what is there stays; these are more runs of it
+  bool noisy = true;     // records of a machine that was not quiet too
 };
-// The files written. Error{input} when there is a baseline already and neither replace nor append was said, and for
-// records that do not name their machine.
+// The files written; savers of one directory wait for each other. Error{input} when there is a baseline already and
+// neither replace nor append was said, and for records that do not name their machine, that were measured while it was
+// not quiet (unless noisy), or whose metrics mean something else than those that are there.
 std::vector<std::filesystem::path> save_baseline(std::vector<BenchRecord> records, const SaveBaseline& save);
 
 // The baselines' runs of the cases of `now`: of the same machine (by fingerprint); with `any_machine`, where that has

@@ -190,6 +190,7 @@ BenchRecord parse_record(const Json& json, const std::string& where) {
   r.machine = object_text(json, "machine", here);
   r.config = object_text(json, "config", here);
   r.repeats = json_int(json, "repeats", here, 1);
+  if (r.repeats < 1) fail(ErrorKind::input, "{}: key \"repeats\": expected 1 or more, found {}", here, r.repeats);
   r.cpu_share = json_number(json, "cpu_share", here, std::numeric_limits<double>::quiet_NaN());
   r.quiet = json_bool(json, "quiet", here, true);
   r.details = object_text(json, "details", here);
@@ -210,7 +211,8 @@ BenchRecord parse_record(const Json& json, const std::string& where) {
 std::vector<BenchRecord> read_records(const std::string& path) {
   const bool is_stdin = path == "-";
   const std::string where = is_stdin ? "standard input" : path;
-  const std::string text = is_stdin ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(path);
+  const std::string text =
+      is_stdin ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_regular_file(path);
   std::vector<BenchRecord> out;
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     fail(ErrorKind::input, "{}: expected records of dbench (what --json prints), found an empty file", where);

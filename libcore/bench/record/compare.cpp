@@ -35,6 +35,12 @@ Runs cases_of(const std::vector<BenchRecord>& records) {
   return cases;
 }
 
+std::vector<std::string> names_of(const std::vector<BenchRecord>& records) {
+  std::vector<std::string> names;
+  for (const BenchRecord* r : cases_of(records)) names.push_back("\"" + r->name + "\"");
+  return names;
+}
+
 bool is_wanted(const std::string& name, const CompareSpec& spec) {
   return spec.metric.empty() || std::any_of(spec.metric.begin(), spec.metric.end(), [&](const std::string& pattern) {
            return name.starts_with(pattern) || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
@@ -112,8 +118,12 @@ Change judge_count(const std::vector<double>& base, const std::vector<double>& n
     return c;
   }
   c.verdict = (n > b) == lower ? ChangeVerdict::worse : ChangeVerdict::better;
-  c.why = fmt::format("a count: any change is one ({:+g})", n - b);
+  c.why = "a count: any change is one";
   return c;
+}
+
+bool is_quiet(const Runs& runs) {
+  return std::all_of(runs.begin(), runs.end(), [](const BenchRecord* r) { return r->quiet; });
 }
 
 Change judge_time(const Runs& base, const Runs& now, const BenchMetric& metric, const CompareSpec& spec) {
@@ -126,15 +136,12 @@ Change judge_time(const Runs& base, const Runs& now, const BenchMetric& metric, 
   q.threshold = parse_threshold(spec.threshold);
   q.confidence = spec.confidence;
   q.seed = rng_key(static_cast<uint64_t>(spec.seed), metric.name);
+  q.quiet = is_quiet(base) && is_quiet(now);
   if (q.paired && b.size() != n.size())
     fail(ErrorKind::input,
          "{}, metric \"{}\": --paired expected equally many samples of both, found {} and {}; leave --paired out",
          case_name(*base.front()), metric.name, b.size(), n.size());
   return judge_change(q);
-}
-
-bool is_quiet(const Runs& runs) {
-  return std::all_of(runs.begin(), runs.end(), [](const BenchRecord* r) { return r->quiet; });
 }
 
 // What differs of two machines, for people.
@@ -160,6 +167,45 @@ void check_machines(const Runs& base, const Runs& now, const CompareSpec& spec, 
       out.notes.push_back(what);
       return;
     }
+}
+
+// A metric is one thing in all records, or its samples cannot be put beside each other.
+void check_meaning(const Runs& base, const Runs& now, const BenchMetric& like) {
+  for (const Runs* runs : {&base, &now})
+    for (const BenchRecord* run : *runs) {
+      const BenchMetric* m = find_metric(*run, like.name);
+      if (m == nullptr || (m->unit == like.unit && m->kind == like.kind && m->better == like.better)) continue;
+      const auto said = [](const BenchMetric& x) {
+        return fmt::format("unit \"{}\", {}, better {}", x.unit, metric_kind_name(x.kind), better_name(x.better));
+      };
+      fail(ErrorKind::input,
+           "{}, metric \"{}\": expected one unit, kind and better way in all records, found {} and {}", case_name(*run),
+           like.name, said(like), said(*m));
+    }
+}
+
+// The records of `now`, those of a pair's new name under its base name.
+std::vector<BenchRecord> renamed(std::vector<BenchRecord> now, const std::vector<BenchRecord>& base,
+                                 const CompareSpec& spec) {
+  const auto is_named = [](const std::vector<BenchRecord>& records, const std::string& name) {
+    return std::any_of(records.begin(), records.end(), [&](const BenchRecord& r) { return r.name == name; });
+  };
+  for (const std::string& pair : spec.pair) {
+    bool found = false;
+    for (size_t at = pair.find('='); at != std::string::npos && !found; at = pair.find('=', at + 1)) {
+      const std::string from = pair.substr(0, at), to = pair.substr(at + 1);
+      if (!is_named(base, from) || !is_named(now, to)) continue;
+      found = true;
+      if (from == to) continue;
+      if (is_named(now, from)) fail(ErrorKind::usage, "--pair {}: new has a case \"{}\" of its own", pair, from);
+      for (BenchRecord& r : now)
+        if (r.name == to) r.name = from;
+    }
+    if (!found)
+      fail(ErrorKind::usage, "--pair {}: expected BASE=NEW, a name of a case in each, found base {} and new {}", pair,
+           listed(names_of(base)), listed(names_of(now)));
+  }
+  return now;
 }
 
 std::string config_difference(const BenchRecord& a, const BenchRecord& b) {
@@ -206,9 +252,7 @@ CaseChange compare_case(const Runs& base, const Runs& now, const CompareSpec& sp
       out.missing.push_back(m->name);
       continue;
     }
-    if (other->unit != m->unit)
-      fail(ErrorKind::input, "{}, metric \"{}\": expected one unit, found \"{}\" and \"{}\"", case_name(*base.front()),
-           m->name, m->unit, other->unit);
+    check_meaning(base, now, *m);
     MetricChange change{.name = m->name, .unit = m->unit, .kind = m->kind, .change = {}};
     if (m->better == Better::neither || (m->kind == MetricKind::count && spec.counts == "ignore"))
       change.kind = MetricKind::fact;
@@ -259,6 +303,7 @@ FieldList fields(CompareSpec& s) {
       {.name = "metric",
        .value = &s.metric,
        .help = "only metrics whose name begins so, or matches this glob; may repeat"},
+      {.name = "pair", .value = &s.pair, .help = "BASE=NEW: compare these cases though their names differ; may repeat"},
       {.name = "threshold", .value = &s.threshold, .help = "a smaller change of a time is no regression: 5% or 0.05"},
       {.name = "confidence",
        .value = &s.confidence,
@@ -311,9 +356,10 @@ int64_t Comparison::count(ChangeVerdict verdict) const {
   return n;
 }
 
-Comparison compare_records(const std::vector<BenchRecord>& base, const std::vector<BenchRecord>& now,
+Comparison compare_records(const std::vector<BenchRecord>& base, const std::vector<BenchRecord>& all_new,
                            const CompareSpec& spec) {
   Comparison out;
+  const std::vector<BenchRecord> now = renamed(all_new, base, spec);
   bool any_metric = false;
   for (const BenchRecord* one : cases_of(base)) {
     const Runs b = runs_of(base, *one), n = runs_of(now, *one);
@@ -322,12 +368,16 @@ Comparison compare_records(const std::vector<BenchRecord>& base, const std::vect
       continue;
     }
     out.cases.push_back(compare_case(b, n, spec));
+    for (const std::string& pair : spec.pair)
+      if (pair.starts_with(one->name + "="))
+        out.cases.back().notes.push_back(fmt::format("new is \"{}\" (--pair)", pair.substr(one->name.size() + 1)));
     any_metric = any_metric || !out.cases.back().metrics.empty();
   }
   for (const BenchRecord* one : cases_of(now))
     if (runs_of(base, *one).empty()) out.added.push_back(case_name(*one));
   if (out.cases.empty())
-    fail(ErrorKind::input, "expected records of one case (bench and name) in both, found {} and {}",
+    fail(ErrorKind::input,
+         "expected records of one case (bench and name) in both, found {} and {}; --pair BASE=NEW compares two names",
          listed(out.missing), listed(out.added));
   if (!any_metric)
     fail(ErrorKind::input, "{}: expected a metric that both have{}, found none", out.cases.front().bench,

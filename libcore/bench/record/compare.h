@@ -20,6 +20,7 @@ namespace rw {
 
 struct CompareSpec {
   std::vector<std::string> metric;  // prefixes of names, or globs
+  std::vector<std::string> pair;    // BASE=NEW: names of cases that are compared though they differ
   std::string threshold = "5%";
   double confidence = 0.95;
   bool paired = false;       // sample (run) i of both were taken side by side
@@ -55,7 +56,8 @@ std::string listed(const std::vector<std::string>& names, const char* between = 
 std::string case_name(const BenchRecord& record);                                       // `train "tiny-llama tp 2"`
 std::string machine_of(const BenchRecord& record, const char* key);  // a value of its machine as text; "" when absent
 
-// Error{input}: no case or no metric in common; records of different machines (unless any_machine); with `paired`,
+// Error{input}: no case or no metric in common; a metric whose unit, kind or better way differs among the records;
+// records of different machines (unless any_machine); with `paired`,
 // unequally many samples.
 Comparison compare_records(const std::vector<BenchRecord>& base, const std::vector<BenchRecord>& now,
                            const CompareSpec& spec);

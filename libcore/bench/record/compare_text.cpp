@@ -16,11 +16,29 @@ std::string number(double v, const std::string& unit) {
   return fmt::format("{:.5g}{}{}", v, unit.empty() ? "" : " ", unit);
 }
 
-std::string percent(double ratio) { return std::isnan(ratio) ? "-" : fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+std::string percent(double ratio) {
+  constexpr double kBeyondPercent = 1e4;
+  if (!std::isfinite(ratio)) return "-";
+  return ratio > kBeyondPercent ? fmt::format("x {:.3g}", ratio) : fmt::format("{:+.1f} %", 100 * (ratio - 1));
+}
+
+// Counts in full: a change of one in a million is one.
+std::string value_text(const MetricChange& m, double v) {
+  constexpr double kExactWhole = 9007199254740992;  // 2^53
+  if (m.kind != MetricKind::count || std::abs(v) > kExactWhole || v != std::floor(v)) return number(v, m.unit);
+  return fmt::format("{:.0f}{}{}", v, m.unit.empty() ? "" : " ", m.unit);
+}
+
+std::string change_text(const MetricChange& m) {
+  if (m.kind != MetricKind::count || m.change.now == m.change.base || std::isnan(m.change.now - m.change.base))
+    return percent(m.change.ratio);
+  const double d = m.change.now - m.change.base;
+  return fmt::format("{}{}", d > 0 ? "+" : "", value_text(m, d));
+}
 
 std::string interval(const MetricChange& m) {
   if (m.kind != MetricKind::time || std::isnan(m.change.low)) return "-";
-  return fmt::format("{:+.1f} .. {:+.1f} %", 100 * (m.change.low - 1), 100 * (m.change.high - 1));
+  return percent(m.change.low) + " .. " + percent(m.change.high);
 }
 
 Json number_json(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
@@ -38,11 +56,13 @@ std::string case_text(const CaseChange& c, const CompareView& view) {
     const bool is_fact = m.kind == MetricKind::fact;
     if (is_fact && !view.facts) continue;
     const bool tells = !is_fact && m.change.verdict != ChangeVerdict::same;
-    out += fmt::format("  {:<{}} {:>16} {:>16} {:>10} {:>18}  {}{}\n", m.name, width, number(m.change.base, m.unit),
-                       number(m.change.now, m.unit), percent(m.change.ratio), interval(m),
+    out += fmt::format("  {:<{}} {:>16} {:>16} {:>10} {:>18}  {}{}\n", m.name, width, value_text(m, m.change.base),
+                       value_text(m, m.change.now), change_text(m), interval(m),
                        is_fact ? "(not judged)" : change_verdict_name(m.change.verdict),
                        tells ? " (" + m.change.why + ")" : "");
   }
+  if (std::any_of(c.metrics.begin(), c.metrics.end(), [](const auto& m) { return m.kind == MetricKind::time; }))
+    out += "  base, new: medians; change: Hodges-Lehmann shift, the median of all ratios of a new to a base sample\n";
   if (!c.missing.empty()) out += fmt::format("  only base has: {}\n", listed(c.missing));
   if (!c.added.empty()) out += fmt::format("  only new has: {}\n", listed(c.added));
   return out;
@@ -106,7 +126,8 @@ std::string comparison_summary(const std::vector<Comparison>& comparisons) {
     for (const CaseChange& c : one.cases)
       for (const MetricChange& m : c.metrics)
         if (m.kind != MetricKind::fact && m.change.verdict == ChangeVerdict::worse)
-          worse.push_back(m.name + " " + percent(m.change.ratio));
+          worse.push_back(m.name + " " + percent(m.change.ratio) +
+                          (m.kind == MetricKind::count ? " (" + change_text(m) + ")" : ""));
   for (const ChangeVerdict v :
        {ChangeVerdict::worse, ChangeVerdict::better, ChangeVerdict::same, ChangeVerdict::too_noisy}) {
     int64_t n = 0;

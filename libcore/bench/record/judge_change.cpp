@@ -123,11 +123,14 @@ bool enough_for_ranks(int64_t n_base, int64_t n_now, bool paired, double level) 
 std::string percent(double log_shift) { return fmt::format("{:+.1f} %", 100 * std::expm1(log_shift)); }
 
 // Samples that let the bounds close to the threshold: their distance falls with the root of the number.
-std::string samples_needed(const Shift& s, double t, int64_t n, bool paired) {
+std::string samples_needed(const ChangeQuestion& q, const Shift& s, double t, int64_t n) {
+  if (!q.quiet) return "; measure on a quiet machine";
+  constexpr double kWorthWhile = 1000;
   const double needed = std::ceil(static_cast<double>(n) * std::pow((s.high - s.low) / t, 2));
-  if (!(needed < 1e6)) return {};
-  return fmt::format("; about {:.0f} {} would tell", std::max(needed, static_cast<double>(n + 1)),
-                     paired ? "pairs" : "samples a side");
+  const char* what = q.paired ? "pairs" : "samples a side";
+  if (!(needed <= kWorthWhile))
+    return fmt::format("; more than {:.0f} {} would be needed: find out what the noise is", kWorthWhile, what);
+  return fmt::format("; about {:.0f} {} would tell", std::max(needed, static_cast<double>(n + 1)), what);
 }
 
 struct Judged {
@@ -163,8 +166,8 @@ Judged judge(const ChangeQuestion& q, const Logs& logs, const Shift& s, bool is_
     return {ChangeVerdict::too_noisy, fmt::format("{} seen, but the ranks of the samples could be luck", seen)};
   }
   if (is_same) return same;
-  return {ChangeVerdict::too_noisy, fmt::format("a change {} is possible{}", between,
-                                                samples_needed(s, t, std::min(n_base, n_now), logs.paired))};
+  return {ChangeVerdict::too_noisy,
+          fmt::format("a change {} is possible{}", between, samples_needed(q, s, t, std::min(n_base, n_now)))};
 }
 
 // Fills n_base, n_now and the medians; false, with why, where there is nothing to take logarithms of.

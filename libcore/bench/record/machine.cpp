@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr double kQuietCpuShare = 0.95, kQuietOthersShare = 0.1;
+constexpr double kQuietCpuShare = 0.95;
 constexpr double kLeastTime_s = 0.2;  // 20 ticks of /proc/stat
 
 // Files of /proc may be missing or unreadable in a container; then empty.
@@ -119,12 +119,21 @@ std::vector<fs::path> group_folders(const fs::path& root, const std::string& con
   return found;
 }
 
-int64_t usable_cpus(const fs::path& root) {
-  int64_t n = count_list(value_of(text_of(root / "proc/self/status"), {"Cpus_allowed_list"}, ':'));
+// Of the machine or container, however few of them this process is bound to.
+int64_t machine_cpus(const fs::path& root) {
+  int64_t n = count_list(trimmed(text_of(root / "sys/devices/system/cpu/online")));
   if (n == 0) n = parse_cpu_count(text_of(root / "proc/stat"));
+  for (const fs::path& folder : group_folders(root, "cpuset"))
+    for (const char* file : {"cpuset.cpus.effective", "cpuset.effective_cpus"})
+      if (const int64_t set = count_list(trimmed(text_of(folder / file))); set > 0) n = std::min(n, set);
   for (const fs::path& folder : group_folders(root, "cpu"))
     if (const auto quota = quota_of_folder(folder)) n = std::min(n, static_cast<int64_t>(std::ceil(*quota)));
   return n;
+}
+
+int64_t allowed_cpus(const fs::path& root, int64_t of_machine) {
+  const int64_t n = count_list(value_of(text_of(root / "proc/self/status"), {"Cpus_allowed_list"}, ':'));
+  return n == 0 ? of_machine : std::min(n, of_machine);
 }
 
 int64_t usable_memory(const fs::path& root) {
@@ -191,7 +200,8 @@ MachineIdentity machine_identity(const fs::path& root) {
   m.kernel = kernel_release(root);
   m.compiler = compiler_name();
   m.mpi = mpi_library_version();
-  m.cpus = usable_cpus(root);
+  m.cpus = machine_cpus(root);
+  m.usable_cpus = allowed_cpus(root, m.cpus);
   m.memory_bytes = usable_memory(root);
   m.backend = backend_name();
   m.fingerprint = machine_fingerprint(m);
@@ -203,6 +213,7 @@ Json machine_json(const MachineIdentity& m) {
           {"host", m.host},
           {"cpu_model", m.cpu_model},
           {"cpus", m.cpus},
+          {"usable_cpus", m.usable_cpus},
           {"memory_bytes", m.memory_bytes},
           {"backend", m.backend},
           {"os", m.os},

@@ -8,9 +8,13 @@
 
 namespace rw {
 
+// Of the CPU time of a machine, what others may take while it still counts as quiet.
+constexpr double kQuietOthersShare = 0.1;
+
 struct MachineIdentity {
   std::string host, cpu_model, os, kernel, compiler, mpi;
-  int64_t cpus = 0;  // that this process may use (affinity, and the cgroup's quota rounded up)
+  int64_t cpus = 0;         // online, of the container's set, and at most the cgroup's quota rounded up
+  int64_t usable_cpus = 0;  // of them, those that this process may use: a rank that mpirun binds has fewer
   int64_t memory_bytes = 0;
   std::string backend;  // "cpu/avx512_bf16": what the kernels chose
   std::string
@@ -40,7 +44,7 @@ class QuietMeter {
   // of the machine have; from /proc/stat. NaN where that cannot be read, or after less than 0.2 s: it counts in ticks
   // of 10 ms.
   double others_share() const;
-  bool is_quiet() const;  // cpu_share >= 0.95 (where threads > 0) and others_share <= 0.1 (where known)
+  bool is_quiet() const;  // cpu_share >= 0.95 (where threads > 0) and others_share <= kQuietOthersShare (where known)
 
  private:
   int64_t threads_;

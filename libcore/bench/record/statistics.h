@@ -34,6 +34,7 @@ struct ChangeQuestion {
   double threshold = 0.05;   // relative; a smaller change is no regression
   double confidence = 0.95;  // of each verdict: the chance of "worse" without a change is at most 1 - confidence
   uint64_t seed = 1;
+  bool quiet = true;  // the machine was; else `why` asks for a quiet one in the place of more samples
 };
 
 // Many questions at once: of those answered "yes" (p small enough), at most `level` are expected to be luck; and when
@@ -54,7 +55,7 @@ std::vector<bool> control_false_discoveries(std::span<const double> p, double le
 //   better     the same to the other side
 //   same       -t < low and high < t: no change as large as the threshold (two one-sided tests, Schuirmann 1987)
 //   too noisy  anything else: neither none nor one of the threshold can be ruled out; `why` says about how many samples
-//              would tell
+//              would tell, or that more than a thousand would
 //
 // Three samples a side are the least for a verdict, and five pairs the least that can alarm at 0.95 (the rank test).
 // Samples that follow each other (serial_score of rank_test.h; a drift, a neighbour's job) tell less than their number:

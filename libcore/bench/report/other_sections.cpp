@@ -200,8 +200,10 @@ std::string serve_section(const std::vector<BenchRecord>& records) {
         if (const double v = find_number(d, key); std::isfinite(v)) return v;
       return kNone;
     };
-    std::vector<std::string> row = {r.name, n("completed"), n("failed"), n("request_throughput"),
-                                    n("output_throughput")};
+    // Those that failed were requests too.
+    const double completed = find_number(d, "completed"), failed = find_number(d, "failed");
+    std::vector<std::string> row = {r.name, number_text(completed + (std::isfinite(failed) ? failed : 0)), n("failed"),
+                                    n("request_throughput"), n("output_throughput")};
     for (const Latency& l : kLatencies)
       for (const char* p : {"p50", "p99"}) {
         const double v = percentile_ms(d, l, p);

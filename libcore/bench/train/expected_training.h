@@ -25,8 +25,9 @@ struct StepKernels {
 struct TrainExpectation {
   StepKernels kernels;
   std::optional<Prediction> prediction;
-  std::string cluster;  // that the prediction is for
-  std::string note;     // why there is none
+  std::string cluster;    // that the prediction is for
+  bool was_quiet = true;  // false: the cluster is this host, measured while others were on it
+  std::string note;       // why there is none
 };
 // `cluster` null: no prediction. `bytes_per_s` of a rank's memory, 0: unknown.
 TrainExpectation expected_training(const TrainSeries& series, const ClusterSpec* cluster, double bytes_per_s);

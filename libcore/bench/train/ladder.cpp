@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -85,7 +86,10 @@ std::vector<Rung> ladder_rungs(const TrainSpec& base, const ModelSpec& model, in
 }
 
 std::string compare_rungs(const std::vector<Rung>& rungs, std::vector<BenchRecord>& records) {
-  std::string text = fmt::format("{:<22} {:<38} {:>10} {:>10} {:>9} {:>9} {:>12} {:>9} {:>9}\n", "rung", "layout",
+  size_t wide = 6;
+  for (const BenchRecord& r : records)
+    wide = std::max(wide, Json::parse(r.details)["layout"]["text"].get<std::string>().size());
+  std::string text = fmt::format("{:<22} {:<{}} {:>10} {:>10} {:>9} {:>9} {:>12} {:>9} {:>9}\n", "rung", "layout", wide,
                                  "step ms", "tokens/s", "vs base", "vs before", "memory", "vs base", "vs before");
   constexpr const char* kSpeed = "tokens_per_s";
   constexpr const char* kMemory = "memory.planned.bytes";
@@ -104,8 +108,8 @@ std::string compare_rungs(const std::vector<Rung>& rungs, std::vector<BenchRecor
                          {"memory_over_base", ratio(r, base, kMemory)},
                          {"memory_over_before", ratio(r, before, kMemory)}};
     r.details = details.dump();
-    text += fmt::format("{:<22} {:<38} {:>10.2f} {:>10}", rung.name, details["layout"]["text"].get<std::string>(),
-                        1e3 * median_of_metric(r, "step_s"), format_count(median_of_metric(r, kSpeed)));
+    text += fmt::format("{:<22} {:<{}} {:>10.2f} {:>10.0f}", rung.name, details["layout"]["text"].get<std::string>(),
+                        wide, 1e3 * median_of_metric(r, "step_s"), median_of_metric(r, kSpeed));
     if (at == 0) text += fmt::format(" {:>9} {:>9} {:>12}\n", "", "", format_bytes(median_of_metric(r, kMemory)));
     else
       text += fmt::format(" {:>9} {:>9} {:>12} {:>9} {:>9}\n", change(ratio(r, base, kSpeed)),
@@ -114,7 +118,10 @@ std::string compare_rungs(const std::vector<Rung>& rungs, std::vector<BenchRecor
     ++at;
   }
   return text +
-         "Same global batch in all. Memory: planned, of rank 0. A rung without \"+\" stands on the base alone.\n";
+         "Same global batch in all. Medians of steps; the changes beside tokens/s are of it. Memory: planned, of rank "
+         "0. "
+         "A rung without \"+\" stands on the base alone.\n" +
+         not_quiet_text(records);
 }
 
 }  // namespace rw

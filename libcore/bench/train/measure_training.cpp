@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "libcore/comm/agree.h"
 #include "libcore/comm/rank_cores.h"
 #include "libcore/formats/model_source.h"
+#include "libcore/plan/measure/cpu_speed.h"
 #include "libcore/train/trainer.h"
 
 namespace rw {
@@ -146,7 +148,8 @@ class Measurement {
       if (folder_.first_of_host()) std::filesystem::create_directories(spec.out);
     });
     s.threads = threads_per_rank(spec.threads, comm);
-    QuietMeter meter(0);
+    // One rank of one thread waits for nobody: where it got less than its core, others had it.
+    QuietMeter meter(s.what.ranks == 1 && s.threads == 1 ? 1 : 0);
     double begin = 0, wall_s = 0;
     TrainObserver observer;
     observer.warning = [&](const std::string& line) { job_.warning(s.what.name + ": " + line); };
@@ -159,8 +162,10 @@ class Measurement {
     const TrainSummary summary = train(spec, comm, observer);
     if (summary.interrupted) throw SharedError(ErrorKind::runtime, "stopped by a signal; nothing is reported");
     const JobQuiet quiet = judge_job_quiet(comm, meter, wall_s);
-    s.cpu_share = std::min(s.cpu_share, quiet.cpu_share / static_cast<double>(s.threads));
-    s.is_quiet = s.is_quiet && quiet.is_quiet;
+    const double share = quiet.cpu_share / static_cast<double>(s.threads);
+    s.cpu_share = std::min(s.cpu_share, share);
+    // Too short to know of others, and the ranks did not run all the time: nothing says that it was quiet.
+    s.is_quiet = s.is_quiet && quiet.is_quiet && (std::isfinite(quiet.others_share) || share >= kQuietCpuShare);
     const std::vector<int> nodes = comm.nodes();
     s.ranks_per_node = std::count(nodes.begin(), nodes.end(), nodes[0]);
   }

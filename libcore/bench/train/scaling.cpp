@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
-#include "libcore/base/units.h"
 #include "libcore/bench/train/train_record.h"
 #include "libcore/plan/long_run/scaling_fit.h"
 
@@ -37,6 +37,10 @@ BenchRecord law_record(const TrainBenchSpec& spec, const ScalingFit& fit, const 
     points.push_back({{"ranks", Json::parse(r.details)["ranks"]},
                       {"step_s", median_of_metric(r, "step_s")},
                       {"tokens_per_s", median_of_metric(r, "tokens_per_s")}});
+  for (const BenchRecord& r : records) {
+    record.quiet = record.quiet && r.quiet;
+    record.cpu_share = std::min(record.cpu_share, r.cpu_share);
+  }
   record.details = Json{
       {"scaling", spec.scaling},
       {"law", "S(N) = 1 / ((1 - P) / N + P + C(N))"},
@@ -93,14 +97,15 @@ ScalingAnswer scaling_answer(const TrainBenchSpec& spec, const std::vector<int>&
   for (size_t i = 0; i < ranks.size(); ++i) {
     const double speed = median_of_metric(records[i], "tokens_per_s"), gain = speed / base;
     const double n = ranks[i];
-    answer.table += fmt::format("{:>6} {:>12.2f} {:>12} {:>10.2f} {:>9.1f} %\n", ranks[i],
-                                1e3 * median_of_metric(records[i], "step_s"), format_count(speed), gain,
-                                100 * gain * ranks.front() / n);
+    answer.table +=
+        fmt::format("{:>6} {:>12.2f} {:>12.0f} {:>10.2f} {:>9.1f} %\n", ranks[i],
+                    1e3 * median_of_metric(records[i], "step_s"), speed, gain, 100 * gain * ranks.front() / n);
     ScalingPoint point;
     point.n = n;
     point.seconds = 1 / speed;
     points.push_back(point);
   }
+  answer.table += not_quiet_text(records);
   if (points.size() < 3) {
     answer.table += "A scaling law needs three numbers of ranks or more.\n";
     return answer;

@@ -44,21 +44,16 @@ Cases cases_of(const TrainBenchSpec& spec, int ranks) {
   return c;
 }
 
-// The cluster of the prediction; none where it cannot be measured, which is said.
-std::optional<ClusterSpec> cluster_of(const TrainBenchSpec& spec, Comm& world, const TrainBenchHooks& hooks) {
-  if (!spec.predict) return std::nullopt;
-  std::optional<ClusterSpec> cluster;
-  if (!spec.train.cluster.empty()) {
-    agree(world, [&] { cluster = load_cluster_spec(spec.train.cluster); });
-    return cluster;
-  }
-  if (world.rank() == 0) hooks.progress("measuring this host, for the prediction", 0);
+// This host, as the cluster of the prediction; none where it cannot be measured, which is said.
+std::optional<Discovered> measured_host(const TrainBenchSpec& spec, Comm& world, const TrainBenchHooks& hooks) {
+  if (world.rank() == 0) hooks.progress("measuring this host, for the prediction", 1);
+  std::optional<Discovered> host;
   try {
-    cluster = measured_cluster(threads_per_rank(spec.train.threads, world), world).cluster;
+    host = measured_cluster(threads_per_rank(spec.train.threads, world), world);
   } catch (const SharedError& e) {
     if (world.rank() == 0) hooks.warning(std::string("no prediction: ") + e.what());
   }
-  return cluster;
+  return host;
 }
 
 }  // namespace
@@ -70,9 +65,15 @@ TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const 
   for (const Rung& rung : c.rungs)
     if (!rung.skipped.empty() && world.rank() == 0)
       hooks.warning(fmt::format("the rung \"{}\" is skipped: {}", rung.name, rung.skipped));
-  const std::optional<ClusterSpec> cluster = cluster_of(spec, world, hooks);
+  std::optional<ClusterSpec> cluster;
+  if (spec.predict && !spec.train.cluster.empty())
+    agree(world, [&] { cluster = load_cluster_spec(spec.train.cluster); });
   const std::vector<TrainSeries> all = measure_training(
       {.spec = spec, .world = world, .cases = c.cases, .progress = hooks.progress, .warning = hooks.warning});
+  // After the training: measuring takes memory that would count as the training's.
+  std::optional<Discovered> host;
+  if (spec.predict && !cluster) host = measured_host(spec, world, hooks);
+  if (host) cluster = host->cluster;
   TrainBenchAnswer answer;
   agree(world, [&] {
     if (world.rank() != 0) return;
@@ -80,9 +81,11 @@ TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const 
     if (cluster)
       if (const DeviceType& d = cluster->device_of(cluster->nodes.front()); d.is_cpu())
         bytes_per_s = d.memory_bandwidth;
-    for (const TrainSeries& series : all)
-      answer.records.push_back(
-          train_record(series, expected_training(series, cluster ? &*cluster : nullptr, bytes_per_s), spec));
+    for (const TrainSeries& series : all) {
+      TrainExpectation expected = expected_training(series, cluster ? &*cluster : nullptr, bytes_per_s);
+      expected.was_quiet = !host || host->is_quiet;
+      answer.records.push_back(train_record(series, expected, spec));
+    }
     if (spec.ladder) {
       answer.table = compare_rungs(c.rungs, answer.records);
     } else if (!c.ranks.empty()) {

@@ -15,7 +15,7 @@ FieldList fields(TrainBenchSpec& s) {
     if (f.name == "cluster")
       f.help =
           "what steps are predicted with: a name under configs/clusters or a .toml file; without it this host is "
-          "measured for a second";
+          "measured after the training, for some seconds";
     if (f.name == "steps" || f.name == "out" || f.name == "resume" || f.name == "val-data" ||
         f.name == "val-fraction" || f.name == "eval-every" || f.name.starts_with("verify-"))
       f.help = "not used here: taken so that dtrain's configurations can be given";

@@ -67,10 +67,9 @@ void add_times(Writer& w, const TrainSeries& s, const TrainExpectation& e) {
   step.limit = e.kernels.flops_s;
   BenchMetric& speed = w.add("tokens_per_s", "tokens/s", Better::higher, MetricKind::time);
   for (const auto& steps : s.repeats) {
-    double seconds = 0;
-    for (const StepRecord& r : steps) seconds += r.step_s;
-    speed.samples.push_back(static_cast<double>(s.layout.global_batch * s.layout.seq_len) *
-                            static_cast<double>(steps.size()) / seconds);
+    const double seconds = quantile(
+        steps, [](const StepRecord& r) { return r.step_s; }, 0.5);
+    speed.samples.push_back(static_cast<double>(s.layout.global_batch * s.layout.seq_len) / seconds);
   }
   if (p) speed.predicted = p->tokens_per_s;
   for (const auto& [name, share] : {std::pair{"step_p90_s", 0.9}, std::pair{"step_p99_s", 0.99}})
@@ -78,7 +77,8 @@ void add_times(Writer& w, const TrainSeries& s, const TrainExpectation& e) {
         name, "s", Better::lower, MetricKind::fact, [](const StepRecord& r) { return r.step_s; }, share);
   const auto mfu = [&](const char* name, const OfStep& f, double ByConvention::*predicted) {
     BenchMetric& m = w.quantiles(std::string("mfu.") + name, "", Better::higher, MetricKind::fact, f);
-    if (p) m.predicted = p->mfu.*predicted;
+    // Of the peak that the run's own MFU is of: the cluster's is another measurement.
+    if (p) m.predicted = p->tflops_per_device.*predicted * 1e12 / s.peak_flops_per_rank;
   };
   mfu(
       "full", [](const StepRecord& r) { return r.mfu_full; }, &ByConvention::full);
@@ -158,9 +158,9 @@ std::string reading_of(const BenchRecord& record, const TrainSeries& s, const Tr
 
 std::string value_text(const BenchMetric& m, double v) {
   if (!std::isfinite(v)) return "-";
-  if (m.unit == "s") return fmt::format("{:.4g} s", v);
+  if (m.unit == "s") return fmt::format("{:.3f} ms", 1e3 * v);
   if (m.unit == "bytes") return format_bytes(v);
-  if (m.unit == "tokens/s") return format_count(v);
+  if (m.unit == "tokens/s") return v < 100 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v);
   if (m.name.starts_with("mfu.")) return fmt::format("{:.1f} %", 100 * v);
   return fmt::format("{:.6g}", v);
 }
@@ -200,17 +200,30 @@ BenchRecord train_record(const TrainSeries& s, const TrainExpectation& e, const 
   if (e.prediction)
     details["prediction"] = {{"cluster", e.cluster},
                              {"provenance", provenance_name(e.prediction->provenance)},
+                             {"quiet", e.was_quiet},
                              {"error_bar", e.prediction->error_bar}};
   if (!e.note.empty()) details["note"] = e.note;
   record.details = details.dump();
   return record;
 }
 
+std::string not_quiet_text(const std::vector<BenchRecord>& records) {
+  std::string names;
+  for (const BenchRecord& r : records)
+    if (!r.quiet) names += (names.empty() ? "" : ", ") + Json::parse(r.details)["case"].get<std::string>();
+  if (names.empty()) return {};
+  return fmt::format(
+      "NOT QUIET: others were on the machine during {}: its times, and what is compared with them, say "
+      "little.\n",
+      names);
+}
+
 std::string train_table(const BenchRecord& record) {
   const Json details = Json::parse(record.details);
   std::string text = fmt::format(
-      "{}\n  {} repeats of {} steps on {} ranks x {} threads{}\n\n  {:<34} {:>14} {:>14} {:>9}\n", record.name,
-      record.repeats, details["measured_steps"].dump(), details["ranks"].dump(), details["threads_per_rank"].dump(),
+      "{}\n  repeats: {}, steps of each: {}, ranks: {}, threads of each: {}{}\n\n  {:<34} {:>14} {:>14} {:>9}\n",
+      record.name, record.repeats, details["measured_steps"].dump(), details["ranks"].dump(),
+      details["threads_per_rank"].dump(),
       record.quiet ? "" : "; NOT QUIET: others were on the machine, times say little", "", "measured", "predicted",
       "measured/");
   for (const BenchMetric& m : record.metrics) {
@@ -225,6 +238,10 @@ std::string train_table(const BenchRecord& record) {
                       median_of_metric(record, "kernel_calls"), median_of_metric(record, "kernel_flops") * 1e-9,
                       format_bytes(median_of_metric(record, "kernel_bytes")));
   text += "\n" + details["mfu_reading"].get<std::string>() + "\n";
+  if (details.contains("prediction") && !details["prediction"]["quiet"].get<bool>())
+    text +=
+        "NOT QUIET: this host was measured for the prediction while others were on it: it does better than "
+        "predicted.\n";
   if (details.contains("note")) text += details["note"].get<std::string>() + "\n";
   return text;
 }

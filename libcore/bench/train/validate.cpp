@@ -1,6 +1,7 @@
 #include "libcore/bench/train/validate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "libcore/bench/train/bench_folder.h"
 #include "libcore/bench/train/child_process.h"
 #include "libcore/comm/comm.h"
+#include "libcore/spec/model_spec.h"
 
 namespace rw {
 namespace fs = std::filesystem;
@@ -86,7 +88,8 @@ class Validation {
     ChildProcess child(argv, out, err);
     if (!child.wait(spec_.timeout))
       fail(ErrorKind::runtime, "{}: was not done after --timeout {} s: {}", what, spec_.timeout, tail(err));
-    if (child.code() != 0) fail(ErrorKind::runtime, "{}: exit {}: {}", what, child.code(), tail(err));
+    if (child.code() != 0)
+      fail(ErrorKind::runtime, "{}: exit {}: {}{}", what, child.code(), tail(err), launch_advice(read_file(err)));
     return read_records(out.string());
   }
 
@@ -149,7 +152,7 @@ class Validation {
       const std::string text = read_file(err);
       if (std::smatch found; std::regex_search(text, found, ready)) return found[1];
     }
-    fail(ErrorKind::runtime, "{}: the server was not ready: {}", stage, tail(err));
+    fail(ErrorKind::runtime, "{}: the server was not ready: {}{}", stage, tail(err), launch_advice(read_file(err)));
   }
 
   const ValidateJob& job_;
@@ -212,7 +215,10 @@ FieldList fields(ValidateSpec& s) {
        .value = &s.stage,
        .help = "train, serve, serve-tp, scale-up: those to run; may repeat",
        .group = "Job"},
-      {.name = "launcher", .value = &s.launcher, .help = "starts {n} ranks of what follows it", .group = "Job"},
+      {.name = "launcher",
+       .value = &s.launcher,
+       .help = "starts {n} ranks of what follows it, more than there are cores too",
+       .group = "Job"},
       {.name = "timeout",
        .value = &s.timeout,
        .help = "seconds that a program may take",
@@ -293,9 +299,38 @@ const char* stage_verdict_name(StageVerdict verdict) {
   return kNames[static_cast<size_t>(verdict)];
 }
 
+namespace {
+
+// Before minutes of measuring.
+void check_baseline_folder(const ValidateSpec& spec) {
+  std::error_code error;
+  if (spec.save) fs::create_directories(spec.baseline, error);
+  if (error || (fs::exists(spec.baseline) && !fs::is_directory(spec.baseline)))
+    fail(ErrorKind::usage, "--baseline {}: expected a folder of saved records, or a new one with --save{}",
+         spec.baseline, error ? ": " + error.message() : ", found a file");
+  if (spec.save && ::access(spec.baseline.c_str(), W_OK) != 0)
+    fail(ErrorKind::usage, "--baseline {}: expected a folder that can be written to", spec.baseline);
+}
+
+}  // namespace
+
+std::string launch_advice(const std::string& said) {
+  const auto says = [&](const char* words) { return said.find(words) != std::string::npos; };
+  if (says("not enough slots"))
+    return "; the launcher counts fewer cores than ranks: give --launcher \"mpirun --oversubscribe -n {n}\", a "
+           "--hostfile in it, or fewer --ranks and --scale-ranks";
+  if (says("run as root") || says("allow-run-as-root"))
+    return "; mpirun refuses to run as root: start dbench as another user, or in a container of your own set "
+           "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+  return "";
+}
+
 void judge_stage(StageResult& stage, const ValidateSpec& spec) {
   for (const BenchRecord& record : stage.records) {
     if (!record.quiet) raise(stage, StageVerdict::warn, "others were on the machine: its times say little");
+    if (const Json details = Json::parse(record.details, nullptr, false); details.is_object())
+      if (const Json p = details.value("prediction", Json()); p.is_object() && !p.value("quiet", true))
+        stage.notes.push_back("others were on the machine when it was measured for the prediction: it does better");
     for (const BenchMetric& m : record.metrics) {
       if (m.kind != MetricKind::time || !m.predicted || *m.predicted <= 0) continue;
       const double measured = quantile_of(m.samples, 0.5);
@@ -323,6 +358,8 @@ std::vector<StageResult> run_validate(const ValidateJob& job) {
   if (spec.launcher.find("{n}") == std::string::npos)
     fail(ErrorKind::usage, "--launcher {}: expected {{n}} where the number of ranks goes", spec.launcher);
   parse_threshold(spec.threshold);
+  load_model_spec(spec.model);
+  if (!spec.baseline.empty()) check_baseline_folder(spec);
   const std::unique_ptr<Comm> self = make_self_comm();
   const BenchFolder folder("", *self);
   Validation validation(job, folder.path());

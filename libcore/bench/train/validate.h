@@ -18,7 +18,7 @@ struct ValidateSpec {
   int64_t warmup = 2, measure = 5, repeats = 3;
   int64_t requests = 16, concurrency = 4, input_len = 32, output_len = 16;
   std::vector<std::string> stage = {"train", "serve", "serve-tp", "scale-up"};
-  std::string baseline, launcher = "mpirun -n {n}";
+  std::string baseline, launcher = "mpirun --oversubscribe -n {n}";
   std::string threshold = "10%";
   double most_over_prediction = 2, timeout = 300;
   bool save = false;
@@ -35,6 +35,9 @@ struct StageResult {
   std::vector<BenchRecord> records;  // named "validate" and by the stage, as baselines know them
 };
 
+// What to do about what a program said before it failed: a launcher that has too few slots or refuses root; "" for
+// anything else.
+std::string launch_advice(const std::string& said);
 // The verdict from a stage's records: a regression against the baseline fails; slower than predicted by more than
 // most_over_prediction, or no baseline though one was named, warns. Pure but for the baselines' files.
 void judge_stage(StageResult& stage, const ValidateSpec& spec);

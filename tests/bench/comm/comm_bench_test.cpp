@@ -113,6 +113,20 @@ TEST_CASE("a tuned table replaces the rows of its job alone") {
   });
 }
 
+TEST_CASE("another way is taken where it is faster by more than noise") {
+  const auto timing = [](double us, std::vector<double> blocks) {
+    CommTiming t;
+    t.us = us, t.blocks_us = std::move(blocks);
+    return t;
+  };
+  const CommTiming direct = timing(100, {100, 100, 100, 100, 100});
+  CHECK(worth_taking({direct, timing(98, {98, 98, 98, 98, 98})}, 0) == 0);    // within 3 %
+  CHECK(worth_taking({direct, timing(90, {90, 90, 90, 130, 130})}, 0) == 0);  // in three blocks of five
+  CHECK(worth_taking({direct, timing(90, {90, 90, 90, 90, 130})}, 0) == 1);   // in four
+  CHECK(worth_taking({timing(90, {90}), direct, timing(80, {80})}, 1) == 2);  // the fastest of two that are worth it
+  CHECK(worth_taking({direct}, 0) == 0);
+}
+
 TEST_CASE("what is asked must exist") {
   CHECK_NOTHROW(check_comm_bench({.op = {"all_gather"}, .way = {"ring", "auto", "mpi-blocking"}, .dtype = {"f64"}}));
   CHECK_THROWS_AS(check_comm_bench({.op = {"alltoall"}}), Error);

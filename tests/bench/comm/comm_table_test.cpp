@@ -59,6 +59,10 @@ TEST_CASE("a row has as many columns as the head, and a JSON line a timing") {
   const std::string head = comm_table_head(4, 2, "mpi");
   const std::string last = head.substr(head.rfind('\n', head.size() - 2) + 1);
   CHECK(words(last) - 1 == words(comm_table_line(c)));  // the # counts as a word
+  CHECK(comm_table_head(1, 1, "self").find("# 1 rank on 1 node,") == 0);
+  c.segment_bytes = 256 << 10;
+  CHECK(comm_table_line(c).find(" 256K ") != std::string::npos);
+  c.segment_bytes = 0;
 
   std::vector<Json> lines = comm_case_json(c);
   REQUIRE(lines.size() == 1);

@@ -57,6 +57,20 @@ TEST_CASE("UTC times: known days, and what is none") {
     CHECK_MESSAGE(std::isnan(utc_seconds(bad)), bad);
 }
 
+TEST_CASE("the last save of an attempt, after its last metrics line, is in the stalls; times of no age are refused") {
+  RunRecords run = two_attempts();
+  // 2 s in the lines; the first attempt tells 1.5 s, the second 0.25 and then 0.75 s in all: 2.25.
+  run.events[1].line = R"({"event":"checkpoint","stall_total_s":1.5})";
+  run.events.insert(run.events.end() - 1, {event_of("checkpoint", "00:04:26", 8, ",\"stall_total_s\":0.25"),
+                                           event_of("checkpoint", "00:04:27", 10, ",\"stall_total_s\":0.75")});
+  CHECK(run_time(run).checkpoint_s == doctest::Approx(2.25));
+  CHECK(run_time(two_attempts()).checkpoint_s == doctest::Approx(2));
+  CostSpec spec;
+  spec.price = 1;
+  run.events.front().time = "0001-01-01T00:00:00Z";
+  CHECK_THROWS_AS(training_cost(run, spec), Error);
+}
+
 TEST_CASE("an hour: rent, power, depreciation and repair") {
   CostSpec spec;
   spec.price = 2;

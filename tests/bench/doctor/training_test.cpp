@@ -317,6 +317,36 @@ TEST_CASE("parameters") {
     CHECK(first(run) == "params.lr_jump");
     CHECK(lr_jumps(view_run(run)) == std::vector<int64_t>{81});
   }
+  SUBCASE("the schedule that run.json tells is no jump, whatever its length") {
+    // Cosine to zero over 12 steps, warm-up of 2: the formula of Loshchilov & Hutter 2017, written out here.
+    run.steps.resize(12);
+    for (size_t i = 0; i < 12; ++i) {
+      const double step = static_cast<double>(i + 1);
+      run.steps[i].lr = step <= 2 ? 1e-3 * step / 2 : 0.5e-3 * (1 + std::cos(std::acos(-1.0) * (step - 2) / 10));
+    }
+    change_identity(run, [](Json& j) {
+      j["config"] = {{"lr", 1e-3}, {"steps", 12}, {"warmup_steps", 2}, {"lr_schedule", "cosine"}, {"min_lr", 0}};
+    });
+    CHECK(lr_jumps(view_run(run)).empty());
+    run.steps[6].lr *= 4;  // and what leaves it is
+    CHECK(lr_jumps(view_run(run)).front() == 7);
+  }
+  SUBCASE("a loss that rises far and falls back, slowly") {
+    for (size_t i = 3; i < 127; ++i)
+      run.steps[i].loss += 30 * std::exp(-std::pow(static_cast<double>(i) - 30, 2) / 300);
+    CHECK(first(run) == "params.excursion");
+  }
+  SUBCASE("norms that the guard warned of, and a loss that did not follow") {
+    add_event(run, {{"event", "spike"}, {"step", 70}, {"verdict", "norm_spike"}, {"value", 57.2}, {"median", 0.8}});
+    CHECK(first(run) == "");
+    const std::vector<std::string> notes = doctor_run(run, {}).notes;
+    CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& n) { return n.find("57.2") != n.npos; }));
+  }
+  SUBCASE("tiny batches jump by themselves") {
+    run.steps[80].loss += 2;
+    for (StepRecord& s : run.steps) s.tokens = static_cast<double>(s.step) * 24;
+    CHECK(first(run) == "");
+  }
   SUBCASE("gradients that grow") {
     for (size_t i = 0; i < 127; ++i) run.steps[i].grad_norm *= std::exp(0.06 * static_cast<double>(i));
     CHECK(first(run) == "params.norm_trend");
@@ -347,6 +377,10 @@ TEST_CASE("tokens that loop, and tokens without order") {
   look = look_at_tokens(tokens);
   CHECK(std::fabs(look.order_gain) < 0.02 * look.entropy);
   CHECK(look_at_tokens(std::span(tokens).first(0)).repeated_share == 0);
+  // A small loop: 2101 tokens, 21 of them over and over.
+  std::vector<int32_t> small;
+  for (int32_t i = 0; i < 2101; ++i) small.push_back(i % 21);
+  CHECK(look_at_tokens(small).repeated_share > 0.9);
 }
 
 TEST_CASE("the robust slope is the line's, whatever a quarter of the values do") {

@@ -131,6 +131,15 @@ TEST_CASE("the record: a metric a kernel, and no verdict when threads waited for
   CHECK(details["ops"][1]["quiet"] == false);
   CHECK(kernel_table(r).find("not quiet") != std::string::npos);
   CHECK(kernel_table(r).find("50.0 %") != std::string::npos);
+  CHECK(kernel_table(r).find("NOT QUIET") == std::string::npos);
+  // Peaks that others disturbed are no limit for anything.
+  r.peaks.is_quiet = false;
+  const BenchRecord busy = kernel_record(spec, r);
+  CHECK(!find_metric(busy, "kernel.add 7 f32.us")->limit);
+  CHECK(find_metric(busy, "kernel.add 7 f32.roofline_share") == nullptr);
+  CHECK(Json::parse(busy.details)["peaks"]["quiet"] == false);
+  CHECK(kernel_table(r).find("NOT QUIET") != std::string::npos);
+  CHECK(kernel_table(r).find("no peak") != std::string::npos);
 }
 
 TEST_CASE("a run over one op, and what is asked must exist") {

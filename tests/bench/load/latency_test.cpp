@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace rw;
@@ -18,6 +19,7 @@ LoadOutcome outcome(double due, double sent, std::vector<LoadChunk> chunks, doub
   o.end_s = end;
   for (const LoadChunk& c : o.chunks) o.output_tokens += c.tokens;
   o.prompt_tokens = 10;
+  o.prompt_known = true;
   o.tokens_exact = true;
   return o;
 }
@@ -31,6 +33,8 @@ LoadRun run_of(std::vector<LoadOutcome> outcomes) {
 
 // Due at 1.00, sent 20 ms late; tokens at 1.25, 1.30 (two in a chunk), 1.45; the end at 1.45.
 LoadOutcome four_tokens() { return outcome(1.0, 1.02, {{1.25, 1}, {1.30, 2}, {1.45, 1}}, 1.45); }
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 doctest::Approx about(double v) { return doctest::Approx(v).epsilon(1e-9); }
 
@@ -237,14 +241,25 @@ TEST_CASE("a client that was late or full voids the run") {
   LoadRun run = run_of(all);
   run.wall_s = 10;
   run.client_cpu_s = 3;
-  CHECK_FALSE(client_health(run, true).is_void);
-  CHECK(client_health(run, true).late_p99_ms == about(1));
-  CHECK(client_health(run, true).cpu_share == about(0.3));
+  CHECK_FALSE(client_health(run, true, kUnknown).is_void);
+  CHECK(client_health(run, true, kUnknown).late_p99_ms == about(1));
+  CHECK(client_health(run, true, kUnknown).cpu_share == about(0.3));
   for (int i = 0; i < 20; ++i) run.outcomes[static_cast<size_t>(i)].sent_s = i + 0.05;
-  CHECK(client_health(run, true).is_void);
-  CHECK(client_health(run, true).why.find("50.0 ms late") != std::string::npos);
-  CHECK_FALSE(client_health(run, false).is_void);  // a closed loop is never late
+  CHECK(client_health(run, true, kUnknown).is_void);
+  CHECK(client_health(run, true, kUnknown).why.find("50.0 ms late") != std::string::npos);
+  CHECK_FALSE(client_health(run, false, kUnknown).is_void);  // a closed loop is never late
+  // It used 30 % of a core: others had the rest, or, where it ran often enough, it was slow itself.
+  const auto blames = [&](double others, const char* what) {
+    return client_health(run, true, others).why.find(what) != std::string::npos;
+  };
+  CHECK(blames(0.6, "other processes took 60 %"));
+  CHECK(blames(0.05, "kept waiting"));
+  CHECK_FALSE(client_health(run, true, 0.6).is_quiet());
+  CHECK(client_health(run, true, 0.05).is_quiet());
+  CHECK(client_health(run, true, kUnknown).is_quiet());
+  run.client_cpu_s = 8;
+  CHECK(blames(0.05, "the client, not the server, was slow"));
   run.client_cpu_s = 9.8;
-  CHECK(client_health(run, false).is_void);
-  CHECK(client_health(run, false).why.find("98 %") != std::string::npos);
+  CHECK(client_health(run, false, kUnknown).is_void);
+  CHECK(client_health(run, false, kUnknown).why.find("98 %") != std::string::npos);
 }

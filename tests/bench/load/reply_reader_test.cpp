@@ -91,6 +91,62 @@ TEST_CASE("ours: token ids, continuous usage and times") {
   CHECK(o.end_s == static_cast<double>(bytes.size()));
 }
 
+TEST_CASE("usage that cannot be true does not count; what came does") {
+  LoadRequest asked = streamed();
+  asked.max_tokens = 4;
+  asked.input_tokens = 9;
+  const auto reply = [](const std::string& ids, const std::string& usage) {
+    return R"(data: {"choices":[{"index":0,"text":"a")" + ids + R"(,"finish_reason":null}]})" + "\n\n" +
+           R"(data: {"choices":[{"index":0,"text":"b")" + ids + R"(,"finish_reason":"stop"}])" + usage + "}\n\n" +
+           "data: [DONE]\n\n";
+  };
+  LoadOutcome o =
+      read_all_ways(reply("", R"(,"usage":{"prompt_tokens":3,"completion_tokens":1000000000000000})"), asked);
+  CHECK(o.end == LoadEnd::ok);
+  CHECK(o.usage_doubted);
+  CHECK(o.output_tokens == 2);
+  CHECK(o.prompt_known);
+  o = read_all_ways(reply("", R"(,"usage":{"completion_tokens":4})"), asked);  // chunks of two tokens: can be
+  CHECK_FALSE(o.usage_doubted);
+  CHECK(o.output_tokens == 4);
+  CHECK_FALSE(o.prompt_known);  // a prompt of words, of which nobody says how many tokens it is
+  asked.max_tokens = 40;
+  asked.input_exact = true;
+  const std::string twenty = R"(,"token_ids":[1,2,3,4,5,6,7,8,9,10])";
+  o = read_all_ways(reply(twenty, R"(,"usage":{"completion_tokens":10})"), asked);
+  CHECK(o.usage_doubted);
+  CHECK(o.output_tokens == 20);
+  CHECK(o.prompt_known);
+  CHECK(o.prompt_tokens == 9);
+  o = read_all_ways(reply(twenty, R"(,"usage":{"completion_tokens":20})"), asked);
+  CHECK_FALSE(o.usage_doubted);
+}
+
+TEST_CASE("an orderly end of nothing is no success") {
+  LoadRequest asked = streamed();
+  asked.max_tokens = 4;
+  for (const char* nothing : {"data: [DONE]\n\n", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n",
+                              "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n"}) {
+    const LoadOutcome o = read_all_ways(nothing, asked);
+    CHECK(o.end == LoadEnd::no_output);
+    CHECK(o.error.find("4 tokens were asked for") != std::string::npos);
+  }
+  // A model may end at once.
+  CHECK(read_all_ways("data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n", asked).end ==
+        LoadEnd::ok);
+}
+
+TEST_CASE("texts, indices and reasons of another type are malformed; null is not told") {
+  const auto end_of = [](const std::string& members) {
+    return read_all_ways("data: {\"choices\":[{" + members + "}]}\n\ndata: [DONE]\n\n").end;
+  };
+  CHECK(end_of(R"("index":0,"text":5)") == LoadEnd::malformed_stream);
+  CHECK(end_of(R"("index":"0","text":"a")") == LoadEnd::malformed_stream);
+  CHECK(end_of(R"("index":0,"text":"a","finish_reason":7)") == LoadEnd::malformed_stream);
+  CHECK(end_of(R"("index":0,"delta":{"content":true})") == LoadEnd::malformed_stream);
+  CHECK(end_of(R"("index":0,"delta":{"content":null},"finish_reason":null)") == LoadEnd::ok);
+}
+
 TEST_CASE("vLLM: a role first, text by deltas, usage alone in the last chunk") {
   const std::string bytes =
       "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"role\":"

@@ -357,6 +357,21 @@ TEST_CASE("several slow pairs with one rank in common name it") {
   CHECK(results[1].found.find("rank 3 (h2) is in all of them") != std::string::npos);
 }
 
+TEST_CASE("a pair that is alone of its kind is not held against itself") {
+  JobFacts job = healthy_job();
+  job.ranks.resize(2);
+  job.pairs.resize(1);
+  REQUIRE(job.pairs[0].same_node);
+  job.pairs[0].gb_s = 7;
+  CheckResult r = speed_checks(job, {})[1];
+  CHECK(r.status == CheckStatus::pass);
+  CHECK(r.found.find("nothing to compare it with") != std::string::npos);
+  job.pairs[0].gb_s = 0.474;
+  r = speed_checks(job, {})[1];
+  CHECK(r.status == CheckStatus::warn);
+  CHECK(r.found.find("0.474 GB/s, the only pair within a node") != std::string::npos);
+}
+
 TEST_CASE("one host: nothing of the network between hosts is asked") {
   JobFacts job = healthy_job();
   job.ranks.resize(2);

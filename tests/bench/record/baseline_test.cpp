@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
@@ -79,6 +80,29 @@ TEST_CASE("what is there is neither lost nor doubled without a word") {
   save_baseline({record("a", 4)}, {.dir = folder.path, .as = {}, .replace = true});
   REQUIRE(read_baselines(folder.path)[0].runs.size() == 1);
   CHECK(read_baselines(folder.path)[0].runs[0].metrics[0].samples[0] == 4);
+}
+
+TEST_CASE("what two save at once is kept of both") {
+  const Folder folder;
+  save_baseline({record("a", 0)}, {.dir = folder.path, .as = {}});
+  std::vector<std::thread> savers;
+  for (int i = 1; i <= 8; ++i)
+    savers.emplace_back([&, i] { save_baseline({record("a", i)}, {.dir = folder.path, .as = {}, .append = true}); });
+  for (std::thread& saver : savers) saver.join();
+  CHECK(read_baselines(folder.path)[0].runs.size() == 9);
+}
+
+TEST_CASE("runs of a crowded machine, and runs that mean something else, are no baseline") {
+  const Folder folder;
+  BenchRecord noisy = record("a", 1);
+  noisy.quiet = false;
+  HOLDS(message_of([&] { save_baseline({noisy}, {.dir = folder.path, .as = {}, .noisy = false}); }), "--noisy");
+  save_baseline({noisy}, {.dir = folder.path, .as = {}, .noisy = true});
+  BenchRecord other = record("a", 1000);
+  other.metrics[0].unit = "ms";
+  HOLDS(message_of([&] { save_baseline({other}, {.dir = folder.path, .as = {}, .append = true}); }),
+        "expected one unit");
+  CHECK(read_baselines(folder.path)[0].runs.size() == 1);
 }
 
 TEST_CASE("names that only differ in what a file's name cannot hold") {

@@ -174,6 +174,50 @@ TEST_CASE("other flags are a note; other units an error; pairs have to be pairs"
   HOLDS(message_of([&] { compare_records({base}, {now}, paired); }), "found 7 and 3");
 }
 
+TEST_CASE("a metric is one thing within a side too") {
+  const BenchRecord s = record({metric("t", kBase)});
+  for (int i = 0; i < 3; ++i) {
+    BenchRecord other = s;
+    if (i == 0) other.metrics[0].unit = "ms";
+    if (i == 1) other.metrics[0].kind = MetricKind::count;
+    if (i == 2) other.metrics[0].better = Better::higher;
+    HOLDS(message_of([&] { compare_records({s}, {s, other}, {}); }), "expected one unit");
+    HOLDS(message_of([&] { compare_records({s, other}, {s}, {}); }), "expected one unit");
+    HOLDS(message_of([&] { compare_records({s}, {other}, {}); }), "expected one unit");
+  }
+}
+
+TEST_CASE("cases of two names, when asked for") {
+  const std::vector<BenchRecord> base = {record({metric("t", kBase)}, "tp=1"), record({metric("t", kBase)}, "other")};
+  const std::vector<BenchRecord> now = {record({metric("t", kSlow)}, "tp=2")};
+  HOLDS(message_of([&] { compare_records(base, now, {}); }), "--pair BASE=NEW");
+  CompareSpec spec;
+  spec.pair = {"tp=1=tp=2"};
+  const Comparison c = compare_records(base, now, spec);
+  CHECK(c.has_regression());
+  REQUIRE(c.cases.size() == 1);
+  CHECK(c.cases[0].name == "tp=1");
+  HOLDS(c.cases[0].notes.at(0), "new is \"tp=2\"");
+  spec.pair = {"tp=1=tp=3"};
+  HOLDS(message_of([&] { compare_records(base, now, spec); }), "found base \"tp=1\", \"other\" and new \"tp=2\"");
+}
+
+TEST_CASE("no number of samples makes up for a crowded machine") {
+  BenchRecord base = record({metric("t", {1, 2, 3, 4})}), now = record({metric("t", {1.5, 2, 3, 4})});
+  HOLDS(compare_records({base}, {now}, {}).cases[0].metrics[0].change.why, "more than 1000 samples a side");
+  now.quiet = false;
+  HOLDS(compare_records({base}, {now}, {}).cases[0].metrics[0].change.why, "measure on a quiet machine");
+}
+
+TEST_CASE("counts are shown in full, with their difference") {
+  const Comparison c = compare_records({record({metric("bytes", {197500}, MetricKind::count)})},
+                                       {record({metric("bytes", {197508}, MetricKind::count)})}, {});
+  HOLDS(comparison_text(c, {}), "197500");
+  HOLDS(comparison_text(c, {}), "197508");
+  HOLDS(comparison_text(c, {}), "+8");
+  HOLDS(comparison_summary({c}), "bytes +0.0 % (+8)");
+}
+
 TEST_CASE("200 metrics that did not change do not alarm; one of them that did is found") {
   std::mt19937_64 random(4);
   std::normal_distribution<double> normal;

@@ -21,6 +21,7 @@ struct Root {
           "processor\t: 0\nmodel name\t: Example CPU @ 2 GHz\nflags\t\t: a b\n\nprocessor\t: 1\nmodel name\t: Other\n");
     write("proc/meminfo", "MemTotal:       16307780 kB\nMemFree:  1 kB\nMemAvailable:    8000000 kB\n");
     write("proc/self/status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,8,10-11\n");
+    write("sys/devices/system/cpu/online", "0-3,8,10-11\n");
     write("proc/self/cgroup", "0::/a/b\n");
     write("proc/stat", "cpu  100 0 50 850 0 0 0 0 0 0\ncpu0 100 0 50 850 0 0 0 0 0 0\n");
     write("etc/os-release", "NAME=\"Other\"\nPRETTY_NAME=\"Example Linux 12 (name)\"\n");
@@ -76,6 +77,26 @@ TEST_CASE("CPUs: the quota of the group or of one above it, rounded up; version 
   root.write("proc/self/cgroup", "0::/../outside\n");
   root.write("sys/fs/cgroup/cpu.max", "400000 100000\n");
   CHECK(root.identity().cpus == 4);
+}
+
+TEST_CASE("a rank that is bound to some CPUs is on the same machine") {
+  const Root root;
+  const MachineIdentity free = root.identity();
+  CHECK(free.usable_cpus == 7);
+  root.write("proc/self/status", "Name:\tx\nCpus_allowed_list:\t8,10\n");
+  const MachineIdentity bound = root.identity();
+  CHECK(bound.cpus == 7);
+  CHECK(bound.usable_cpus == 2);
+  CHECK(bound.fingerprint == free.fingerprint);
+  CHECK(machine_json(bound)["usable_cpus"] == 2);
+  // A container's set of CPUs is another machine.
+  root.write("sys/fs/cgroup/a/cpuset.cpus.effective", "0-2\n");
+  CHECK(root.identity().cpus == 3);
+  CHECK(root.identity().fingerprint != free.fingerprint);
+  root.write("proc/self/cgroup", "3:cpuset:/job\n");
+  root.write("sys/fs/cgroup/cpuset/job/cpuset.effective_cpus", "1\n");
+  CHECK(root.identity().cpus == 1);
+  CHECK(root.identity().usable_cpus == 1);
 }
 
 TEST_CASE("an empty root is no error") {

@@ -93,7 +93,7 @@ std::vector<double> samples(const BenchRecord& r, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a record: medians of repeats, totals over their seconds, counts once") {
+TEST_CASE("a record: medians of repeats, speed at the median step, counts once") {
   TrainSeries s = series_of({{1.0, 2.0, 6.0}, {3.0, 3.0, 3.0}});
   // A save's own call, in one step, is no step's.
   s.repeats[0][1].calls["world.all_reduce"] = 9;
@@ -106,8 +106,8 @@ TEST_CASE("a record: medians of repeats, totals over their seconds, counts once"
   CHECK(r.repeats == 2);
   CHECK(samples(r, "step_s") == std::vector<double>{2, 3});
   CHECK(!find_metric(r, "step_s")->predicted);
-  // 6 samples of 10 tokens, 3 steps, 9 seconds.
-  CHECK(samples(r, "tokens_per_s") == std::vector<double>{20, 20});
+  // 6 samples of 10 tokens in median steps of 2 and 3 s.
+  CHECK(samples(r, "tokens_per_s") == std::vector<double>{30, 20});
   CHECK(find_metric(r, "tokens_per_s")->better == Better::higher);
   CHECK(samples(r, "step_p90_s")[0] == doctest::Approx(5.2));  // numpy.quantile([1, 2, 6], 0.9)
   CHECK(samples(r, "mfu.full")[0] == doctest::Approx(0.2));
@@ -124,6 +124,18 @@ TEST_CASE("a record: medians of repeats, totals over their seconds, counts once"
   const Json details = Json::parse(r.details);
   CHECK(details["mfu_reading"].get<std::string>().find("compute takes 75 % of the step") != std::string::npos);
   CHECK(train_table(r).find("tokens_per_s") != std::string::npos);
+  // A prediction's MFU is of the peak that the measured one is of, and says when its host was measured in others'
+  // company.
+  TrainExpectation expected = expected_training(s, nullptr, 0);
+  expected.prediction = Prediction{};
+  expected.prediction->step_s = 4;
+  expected.prediction->tflops_per_device.full = 0.25e-3;
+  expected.prediction->mfu.full = 0.9;
+  CHECK(find_metric(train_record(s, expected, spec), "mfu.full")->predicted.value() == doctest::Approx(0.25));
+  CHECK(train_table(train_record(s, expected, spec)).find("NOT QUIET") == std::string::npos);
+  expected.was_quiet = false;
+  CHECK(train_table(train_record(s, expected, spec)).find("NOT QUIET: this host") != std::string::npos);
+  CHECK(Json::parse(train_record(s, expected, spec).details)["prediction"]["quiet"] == false);
   s.is_first = false;  // what the process took before is not this training's
   CHECK(find_metric(train_record(s, expected_training(s, nullptr, 0), spec), "memory.outside_arena.bytes") == nullptr);
   // As any record it can be read back.
@@ -200,7 +212,7 @@ TEST_CASE("a ladder's gains are ratios of medians") {
   rungs[2].name = "+ zero 1";
   std::vector<BenchRecord> records;
   for (const double seconds : {2.0, 1.6}) {
-    const TrainSeries s = series_of({{seconds, seconds}});
+    const TrainSeries s = series_of({{seconds, seconds, 50 * seconds * seconds}});  // one slow step changes no median
     records.push_back(train_record(s, expected_training(s, nullptr, 0), spec));
   }
   const std::string table = compare_rungs(rungs, records);
@@ -208,6 +220,9 @@ TEST_CASE("a ladder's gains are ratios of medians") {
   CHECK(Json::parse(records[1].details)["ladder"]["memory_over_base"].get<double>() == doctest::Approx(1));
   CHECK(table.find("skipped: no") != std::string::npos);
   CHECK(table.find("+25.0 %") != std::string::npos);
+  CHECK(table.find("NOT QUIET") == std::string::npos);
+  records[1].quiet = false;
+  CHECK(compare_rungs(rungs, records).find("NOT QUIET") != std::string::npos);
 }
 
 TEST_CASE("a sweep: batches, and the law through exact points") {
@@ -247,6 +262,12 @@ TEST_CASE("a sweep: batches, and the law through exact points") {
   CHECK(median_of_metric(answer.record[0], "scaling.communication") == doctest::Approx(0).epsilon(1e-3));
   CHECK(answer.table.find("3.08") != std::string::npos);  // 1 / 0.325
   CHECK(answer.table.find("76.9 %") != std::string::npos);
+  records[0].quiet = false;
+  records[0].cpu_share = 0.35;
+  const ScalingAnswer busy = scaling_answer(spec, ranks, records);
+  CHECK(busy.table.find("NOT QUIET") != std::string::npos);
+  CHECK_FALSE(busy.record.at(0).quiet);
+  CHECK(busy.record.at(0).cpu_share == 0.35);
   records.pop_back();
   CHECK(scaling_answer(spec, {1, 2}, records).record.empty());
 }

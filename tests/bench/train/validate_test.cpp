@@ -109,4 +109,22 @@ TEST_CASE("what is asked must make sense") {
   spec = {};
   spec.launcher = "mpirun";
   CHECK_THROWS_AS(run(spec), Error);
+  spec = {};
+  spec.model = "no-such-model";
+  CHECK_THROWS_AS(run(spec), Error);
+  const Folder folder;
+  spec = {};
+  spec.baseline = (folder.path / "file").string();
+  write_file_atomic(spec.baseline, "x");
+  CHECK_THROWS_WITH_AS(run(spec), doctest::Contains("found a file"), Error);
+  spec.save = true;
+  CHECK_THROWS_AS(run(spec), Error);
+}
+
+TEST_CASE("what to do about a launcher") {
+  CHECK(launch_advice("There are not enough slots available in the system").find("--oversubscribe") !=
+        std::string::npos);
+  CHECK(launch_advice("mpirun has detected an attempt to run as root.").find("OMPI_ALLOW_RUN_AS_ROOT=1") !=
+        std::string::npos);
+  CHECK(launch_advice("something else").empty());
 }
