@@ -238,8 +238,9 @@ std::string findings_section(const std::string& id, const std::string& diagnosis
     const std::string severity = text_at(f, {"severity"});
     const std::string kind = severity == "failure" ? "failure" : severity == "warning" ? "warning" : "info";
     std::string evidence;
-    if (const auto at = f.find("evidence"); at != f.end())
-      for (const auto& [name, fact] : (at->is_object() ? *at : Json{{"evidence", *at}}).items()) {
+    if (const auto at = f.find("evidence"); at != f.end()) {
+      const Json facts = at->is_object() ? *at : Json{{"evidence", *at}};
+      for (const auto& [name, fact] : facts.items()) {
         // A fact's number with its words behind it; where it was read is in the diagnosis.
         const std::string words = text_at(fact, {"text"});
         const bool has_number = fact.is_object() && fact.contains("value") && fact["value"].is_number();
@@ -248,6 +249,7 @@ std::string findings_section(const std::string& id, const std::string& diagnosis
         if (!fact.is_object()) value = fact.is_string() ? fact.get<std::string>() : fact.dump();
         evidence += (evidence.empty() ? "" : "; ") + name + " " + shortened(value, 120);
       }
+    }
     body += fmt::format("<div class=\"finding {}\"><b>{}: {}</b><p>{}</p>", kind, escape_html(severity),
                         escape_html(text_at(f, {"id"})), escape_html(text_at(f, {"explanation"})));
     if (const std::string fix = text_at(f, {"fix"}); !fix.empty()) body += fmt::format("<p>{}</p>", escape_html(fix));

@@ -176,6 +176,9 @@ TEST_CASE("an empty run says what is missing") {
   run.records.identity = "[1,2";
   run.records.events.push_back({"validation", "not a time", -1, "{\"val_loss\":\"x\"}"});
   run.records.resources.push_back({"", "h", kNone, -1, "torn"});
+  run.diagnosis =
+      R"({"findings":[{"id":"cpu.hog","severity":"warning","evidence":{"cpu.share":{"value":0.5,"text":"host b"}}}]})";
+  CHECK(findings_section("findings", run.diagnosis).find("cpu.share 0.5 (host b)") != std::string::npos);
   run.diagnosis = "{\"findings\":7}";
   CHECK(page_of({run}).find("holds no list of findings") != std::string::npos);
 }
