@@ -47,7 +47,7 @@ FieldList fields(ReportSpec& spec) {
 
 // What dbench doctor --json printed of that run.
 std::string read_diagnosis(const std::string& file, const std::string& run) {
-  const Json json = read_json(file);
+  const Json json = parse_json(read_regular_file(file), file);
   const auto is_text = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
   if (!json.is_object() || !is_text("kind") || !is_text("target") || !json.contains("findings") ||
       !json["findings"].is_array())

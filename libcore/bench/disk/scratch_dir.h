@@ -1,15 +1,15 @@
 // A folder for what a benchmark writes, gone when the benchmark is, however it ends.
 #pragma once
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+
+#include "libcore/base/after_death.h"
 
 namespace rw {
 
-// Makes a folder of its own name below `parent`. A small process of the system's shell waits for this one's end and
-// removes the folder then, so that a signal, a crash or an mpirun that kills its ranks leaves nothing behind; it is in
-// a session of its own, which a Ctrl-C does not reach. Error{usage}: `parent` is no folder that can be written to.
+// Makes a folder of its own name below `parent`; a signal, a crash or an mpirun that kills its ranks leaves nothing
+// behind. Error{usage}: `parent` is no folder that can be written to.
 class ScratchDir {
  public:
   explicit ScratchDir(const std::filesystem::path& parent);
@@ -20,8 +20,7 @@ class ScratchDir {
 
  private:
   std::filesystem::path path_;
-  int pipe_ = -1;  // its end is the signal
-  pid_t sweeper_ = -1;
+  std::optional<AfterDeath> sweeper_;
 };
 
 // Error{usage} when writing `bytes` below `dir` would leave less than a tenth of its file system free: says both and

@@ -431,6 +431,18 @@ std::vector<Rule> parameter_rules() {
        "other prompts push the shared ones out: more --memory, --warmup for what must stay, or replicas by topic",
        "curl {url}/debug/memory",
        {"serve.kv_preemption"}},
+      {"serve.cache_thrash",
+       parameters,
+       info,
+       0.5,
+       {{Op::below, "prefix.hit_share", 0.05}, {Op::above, "prefix.evicted_per_s", 10}},
+       "{prefix.evicted_per_s} pages a second are pushed out of the prefix cache and {prefix.hit_share:%} of tokens "
+       "are "
+       "found in it: it is too small to hold a beginning until it is asked for again, or no prompts share one",
+       "if prompts share beginnings: more --memory, --kv-dtype int8, --warmup for what must stay; else "
+       "--no-prefix-cache",
+       "curl {url}/debug/memory",
+       {"serve.cache_drop", "serve.cache_misses", "serve.kv_preemption", "serve.stampede"}},
       {"serve.model_len",
        parameters,
        info,

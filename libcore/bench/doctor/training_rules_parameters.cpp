@@ -31,7 +31,8 @@ std::vector<Rule> parameter_rules() {
        0.85,
        {{above, "nonfinite.in_a_row", 2}, {absent, "nonfinite.from_start"}},
        "The loss or the gradient is not finite in {nonfinite.steps} steps ({nonfinite.steps:text}); just before, the "
-       "gradient norm was {nonfinite.norm_before} times its usual. Origin: {nonfinite.origin:text}.",
+       "gradient norm was {nonfinite.norm_before} times its usual, the learning rate up to {lr.highest}. Origin: "
+       "{nonfinite.origin:text}.",
        "Go on from the checkpoint before with a smaller --lr or --clip-norm; --nan-trace names the op.",
        "dtrain --resume auto --out {dir} --nan-trace",
        {"data.nonfinite_batch", "rank.differs"}},

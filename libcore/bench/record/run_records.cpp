@@ -80,8 +80,11 @@ StepRecord step_record(const Json& line) {
 
 // Calls `use` with each line that is a JSON object and its text; the others are counted and told.
 void each_line(const fs::path& file, RunRecords& run, const std::function<void(const Json&, const std::string&)>& use) {
-  if (!fs::exists(file)) return;
-  if (!fs::is_regular_file(file)) fail(ErrorKind::input, "{}: expected a regular file of JSON lines", file.string());
+  std::error_code unknown;  // a loop of links is there, but is no file
+  if (fs::symlink_status(file, unknown).type() == fs::file_type::not_found) return;
+  if (!fs::is_regular_file(file, unknown))
+    fail(ErrorKind::input, "{}: expected a regular file of JSON lines, found {}", file.string(),
+         unknown ? unknown.message() : "something else");
   std::ifstream in(file);
   if (!in) fail(ErrorKind::input, "{}: it cannot be read", file.string());
   int64_t torn = 0;
@@ -160,7 +163,8 @@ void read_watchdog(RunRecords& run) {
 void read_logs(RunRecords& run) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(run.dir))
-    if (entry.is_regular_file() && (entry.path().filename() == "log.txt" || entry.path().extension() == ".log"))
+    if (std::error_code unknown;
+        entry.is_regular_file(unknown) && (entry.path().filename() == "log.txt" || entry.path().extension() == ".log"))
       files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) {
@@ -187,14 +191,18 @@ RunRecords read_run_records(const fs::path& dir) {
   RunRecords run;
   run.dir = dir;
   const fs::path identity = dir / "run.json";
-  if (!fs::exists(identity) && !fs::exists(dir / "metrics.jsonl") && !fs::exists(dir / "events.jsonl"))
+  const auto is_there = [&](const char* name) {
+    std::error_code unknown;
+    return fs::symlink_status(dir / name, unknown).type() != fs::file_type::not_found;
+  };
+  if (!is_there("run.json") && !is_there("metrics.jsonl") && !is_there("events.jsonl"))
     fail(ErrorKind::input,
          "{}: expected a run directory, found neither run.json, metrics.jsonl nor events.jsonl in it; dtrain --out "
          "DIR makes one",
          dir.string());
   std::string run_id;
-  if (fs::exists(identity)) {
-    const Json json = read_json(identity);
+  if (is_there("run.json")) {
+    const Json json = parse_json(read_regular_file(identity), identity.string());
     if (!json.is_object())
       fail(ErrorKind::input, "{}: expected an object, found {}", identity.string(), json.type_name());
     if (const std::string by = text(json, "tool_version"); major_version(by) > major_version(version()))

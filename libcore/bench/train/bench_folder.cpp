@@ -42,6 +42,7 @@ BenchFolder::BenchFolder(const std::string& keep, Comm& world) : keeps_(!keep.em
     std::error_code error;
     fs::create_directories(path_, error);
     if (error) fail(ErrorKind::runtime, "{}: cannot be created: {}", path_.string(), error.message());
+    if (!keeps_) sweeper_.emplace("rm -rf -- \"$1\"", std::vector{path_.string()});
   });
 }
 

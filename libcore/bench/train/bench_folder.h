@@ -1,15 +1,18 @@
 // The folder that a measurement of a job works in: the same path on every host, gone afterwards.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "libcore/base/after_death.h"
 #include "libcore/comm/comm.h"
 
 namespace rw {
 
 class BenchFolder {
  public:
-  // Collective. `keep`: a new folder, which stays; "": one under the hosts' temporary folder, removed at the end.
+  // Collective. `keep`: a new folder, which stays; "": one under the hosts' temporary folder, removed at the end,
+  // however this process ends.
   // Error{usage} when `keep` is there already.
   BenchFolder(const std::string& keep, Comm& world);
   ~BenchFolder();
@@ -23,6 +26,7 @@ class BenchFolder {
  private:
   std::filesystem::path path_;
   bool first_of_host_ = false, keeps_ = false;
+  std::optional<AfterDeath> sweeper_;
 };
 
 }  // namespace rw

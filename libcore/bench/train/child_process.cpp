@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "libcore/base/clock.h"
@@ -36,6 +37,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv, const std::file
     pid_ = -1;
     fail(ErrorKind::runtime, "{}: cannot be started: {}", argv[0], std::strerror(error));
   }
+  guard_.emplace("kill -TERM \"-$1\" && sleep 5; kill -KILL \"-$1\"", std::vector{std::to_string(pid_)});
 }
 
 ChildProcess::~ChildProcess() { end(); }
@@ -45,6 +47,7 @@ bool ChildProcess::running() {
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return true;
   code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  guard_.reset();  // the number may be another process's from now on
   return false;
 }
 

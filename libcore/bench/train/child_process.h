@@ -1,10 +1,14 @@
-// Another program, run with a limit of time: its output in files, its whole process group ended with it.
+// Another program, run with a limit of time: its output in files, its whole process group ended with it,
+// and when this process ends, however that is.
 #pragma once
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "libcore/base/after_death.h"
 
 namespace rw {
 
@@ -26,6 +30,7 @@ class ChildProcess {
  private:
   pid_t pid_ = -1;
   int code_ = -1;
+  std::optional<AfterDeath> guard_;
 };
 
 }  // namespace rw

@@ -133,6 +133,10 @@ TEST_CASE("run records: folders that are no run, and files of two") {
   folder.write("events.jsonl", "");
   folder.write("run.json", R"({"run_id":"r1","tool_version":"99.1.0"})");
   CHECK(message_of(folder.path).find("written by version 99.1.0") != std::string::npos);
+  fs::create_symlink("metrics.jsonl", folder.path / "metrics.jsonl");
+  folder.write("run.json", R"({"run_id":"r1","tool_version":"0.0.1"})");
+  CHECK(message_of(folder.path).find("expected a regular file of JSON lines") != std::string::npos);
+  fs::remove(folder.path / "metrics.jsonl");
   folder.write("run.json", "[]");
   CHECK(message_of(folder.path).find("expected an object") != std::string::npos);
 }
