@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
+#include "libcore/base/printable.h"
 #include "libcore/bench/record/baseline.h"
-#include "libcore/bench/record/printable.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
 #include "tools/subcommands.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/files.h"
+#include "libcore/base/printable.h"
 #include "libcore/bench/load/serve_bench.h"
-#include "libcore/bench/record/printable.h"
 #include "tools/cli.h"
 #include "tools/dbench.h"
 #include "tools/drain_signals.h"

@@ -60,6 +60,7 @@ int dbench_validate(int argc, const char* const* argv) {
     fmt::print("{}{}\n", validate_table(stages), stage_verdict_name(worst));
   }
   std::fflush(stdout);
+  save_validation(spec, stages);
   return worst == StageVerdict::fail ? exit_code(ErrorKind::verdict) : 0;
 }
 

@@ -29,7 +29,7 @@ CopyReport copy_with_progress(CopyOptions options) {
   options.progress = [&](int64_t done, int64_t total) {
     if (!progress) {
       progress.emplace("copying", total);
-      progress->now_at(printable(options.source.filename().string()));
+      progress->now_at(printable_line(options.source.filename().string()));
     }
     progress->add(done - told);
     told = done;
@@ -84,8 +84,8 @@ int dckpt_cp(int argc, const char* const* argv) {
                                   {"files", report.n_files},
                                   {"seconds", seconds}}));
   } else {
-    fmt::print("{}: step {}, {} in {}, every digest as in {}\n", printable(options.target.string()), report.step,
-               bytes_text(report.bytes), format_seconds(seconds), printable(options.source.string()));
+    fmt::print("{}: step {}, {} in {}, every digest as in {}\n", printable_line(options.target.string()), report.step,
+               bytes_text(report.bytes), format_seconds(seconds), printable_line(options.source.string()));
   }
   return 0;
 }

@@ -90,12 +90,12 @@ void print_keys(const char* heading, const std::vector<KeyDifference>& list) {
     if (text.empty()) return std::string("(none)");
     if (text.size() > kShownText && text.front() == '[')
       return fmt::format("[{} values]", parse_json(text, "value").size());
-    return printable(text.size() > kShownText ? text.substr(0, kShownText) + "..." : text);
+    return printable_line(text.size() > kShownText ? text.substr(0, kShownText) + "..." : text);
   };
   size_t width = 0;
   for (const KeyDifference& d : list) width = std::max(width, d.key.size());
   for (const KeyDifference& d : list)
-    fmt::print("  {:<{}}  {} -> {}\n", printable(d.key), width, brief(d.a), brief(d.b));
+    fmt::print("  {:<{}}  {} -> {}\n", printable_line(d.key), width, brief(d.a), brief(d.b));
 }
 
 std::string comparison_text(const TensorComparison& c) {
@@ -119,8 +119,8 @@ void print_tensor(const TensorDifference& d) {
       what += ": " + comparison_text(d.comparison);
       break;
   }
-  fmt::print("  {}  {}\n", printable(d.name), what);
-  for (const std::string& line : d.damage) fmt::print("    damaged: {}\n", printable(line));
+  fmt::print("  {}  {}\n", printable_line(d.name), what);
+  for (const std::string& line : d.damage) fmt::print("    damaged: {}\n", printable_line(line));
 }
 
 // Weights before optimizer state, the largest difference first: what has no number (missing, another shape), then by
@@ -142,7 +142,8 @@ std::vector<const TensorDifference*> by_size(const std::vector<TensorDifference>
 
 void print_text(const CheckpointDiff& diff) {
   const auto side = [](const char* name, const DiffSide& s) {
-    fmt::print("{}  {}{}\n", name, printable(s.dir.string()), s.step >= 0 ? fmt::format("  (step {})", s.step) : "");
+    fmt::print("{}  {}{}\n", name, printable_line(s.dir.string()),
+               s.step >= 0 ? fmt::format("  (step {})", s.step) : "");
   };
   side("A", diff.a), side("B", diff.b);
   print_keys("identity", diff.identity);

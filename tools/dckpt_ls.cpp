@@ -29,7 +29,7 @@ Json step_json(const ListedStep& s) {
 }
 
 std::string loss_text(const ListedStep& s) { return s.loss ? fmt::format("{:.4f}", *s.loss) : "-"; }
-std::string layout_text(const ListedStep& s) { return s.layout.empty() ? "-" : printable(s.layout); }
+std::string layout_text(const ListedStep& s) { return s.layout.empty() ? "-" : printable_line(s.layout); }
 
 // Every byte of what looks whole.
 void verify_all(std::vector<ListedStep>& steps) {
@@ -37,7 +37,7 @@ void verify_all(std::vector<ListedStep>& steps) {
   for (const ListedStep& s : steps)
     total += s.state == StepState::damaged || s.state == StepState::partial ? 0 : s.bytes;
   ByteProgress progress("verifying", total);
-  verify_steps(steps, {.begin = [&](const fs::path& dir) { progress.now_at(printable(dir.filename().string())); },
+  verify_steps(steps, {.begin = [&](const fs::path& dir) { progress.now_at(printable_line(dir.filename().string())); },
                        .progress = [&](int64_t bytes) { progress.add(bytes); }});
 }
 
@@ -53,12 +53,12 @@ void print_steps(const std::vector<ListedStep>& steps) {
   for (const ListedStep& s : steps) {
     std::vector<std::string> cells = {std::to_string(s.step), state_name(s.state), bytes_text(s.bytes),
                                       age_text(s.age_s),      loss_text(s),        layout_text(s)};
-    if (folders) cells.push_back(s.state == StepState::local ? printable(s.dir.parent_path().string()) : "");
+    if (folders) cells.push_back(s.state == StepState::local ? printable_line(s.dir.parent_path().string()) : "");
     table.row(std::move(cells));
   }
   table.print();
   for (const ListedStep& s : steps) {
-    if (s.state == StepState::damaged) fmt::print("damaged: {}\n", printable(s.reason));
+    if (s.state == StepState::damaged) fmt::print("damaged: {}\n", printable_line(s.reason));
   }
 }
 
@@ -94,7 +94,7 @@ void print_runs(const std::vector<Run>& runs) {
       if (const int64_t n = run.count(state); n > 0)
         also += fmt::format("{}{} {}", also.empty() ? "" : ", ", n, state_name(state));
     }
-    const std::string name = printable(run.path.filename().string());
+    const std::string name = printable_line(run.path.filename().string());
     const std::string n_steps = std::to_string(run.count(StepState::committed));
     if (const ListedStep* s = run.newest()) {
       table.row({name, n_steps, std::to_string(s->step), bytes_text(s->bytes), age_text(s->age_s), loss_text(*s),
@@ -172,7 +172,7 @@ int dckpt_ls(int argc, const char* const* argv) {
     const char* kind_name = kind == PathKind::checkpoint ? "checkpoint" : kind == PathKind::run ? "run" : "checkpoints";
     fmt::print("{}\n", json_line({{"kind", kind_name}, {"path", path}, {"steps", steps_json(steps)}}));
   } else if (steps.empty()) {
-    fmt::print("{}: no checkpoint yet\n", printable(path));
+    fmt::print("{}: no checkpoint yet\n", printable_line(path));
   } else {
     print_steps(steps);
   }

@@ -55,12 +55,13 @@ Json stay_json(const std::vector<ListedStep>& list) {
 void print_text(const PruneReport& report, bool dry_run) {
   const char* removed = dry_run ? "would remove" : "removed";
   for (const RemovedDirectory& d : report.removed)
-    fmt::print("{}  {}  ({})\n", removed, printable(d.dir.string()), bytes_text(d.bytes));
+    fmt::print("{}  {}  ({})\n", removed, printable_line(d.dir.string()), bytes_text(d.bytes));
   for (const RemovedDirectory& d : report.removed_leftovers)
-    fmt::print("{}  {}  ({}, a save that did not finish)\n", removed, printable(d.dir.string()), bytes_text(d.bytes));
-  for (const ListedStep& s : report.damaged) fmt::print("stays, not counted: damaged: {}\n", printable(s.reason));
+    fmt::print("{}  {}  ({}, a save that did not finish)\n", removed, printable_line(d.dir.string()),
+               bytes_text(d.bytes));
+  for (const ListedStep& s : report.damaged) fmt::print("stays, not counted: damaged: {}\n", printable_line(s.reason));
   for (const ListedStep& s : report.partial)
-    fmt::print("stays: {}: a trainer may be writing it\n", printable(s.dir.string()));
+    fmt::print("stays: {}: a trainer may be writing it\n", printable_line(s.dir.string()));
   std::string kept;
   for (const ListedStep& s : report.kept) kept += (kept.empty() ? " " : ", ") + std::to_string(s.step);
   const bool one = report.kept.size() == 1;
@@ -116,7 +117,7 @@ int dckpt_prune(int argc, const char* const* argv) {
     for (const auto& [step, dir] : step_directories(folder)) total += directory_bytes(dir);
     progress.emplace("verifying", total);
     options.check = PruneOptions::Check::every_byte;
-    options.watch = {.begin = [&](const fs::path& dir) { progress->now_at(printable(dir.filename().string())); },
+    options.watch = {.begin = [&](const fs::path& dir) { progress->now_at(printable_line(dir.filename().string())); },
                      .progress = [&](int64_t bytes) { progress->add(bytes); }};
   }
   const PruneReport report = prune_steps(folder, options);

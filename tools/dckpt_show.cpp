@@ -108,7 +108,7 @@ void add_stats(Json& tensors, const TensorSource& source, const std::vector<Tens
   for (const TensorInfo& t : infos) total += n_elements(t.shape) * dtype_bytes(t.dtype);
   ByteProgress progress("reading", total);
   run_jobs(infos.size(), reading_threads(), [&](size_t i) {
-    progress.now_at(printable(infos[i].name));
+    progress.now_at(printable_line(infos[i].name));
     try {
       tensors[i]["stats"] = stats_json(tensor_stats(source, infos[i], [&](int64_t bytes) { progress.add(bytes); }));
     } catch (const Error& e) {  // a dtype that is no number (BOOL)

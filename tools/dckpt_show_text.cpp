@@ -14,12 +14,14 @@ constexpr size_t kShownText = 100;
 
 std::string text_of(const Json& value) {
   const std::string text = value.is_string() ? value.get<std::string>() : json_line(value);
-  if (text.size() <= kShownText) return printable(text);
+  if (text.size() <= kShownText) return printable_line(text);
   if (value.is_array()) return fmt::format("[{} values]", value.size());
-  return printable(text.substr(0, kShownText)) + "...";
+  return printable_line(text.substr(0, kShownText)) + "...";
 }
 
-void print_pair(const std::string& key, const std::string& text) { fmt::print("  {:<22}{}\n", printable(key), text); }
+void print_pair(const std::string& key, const std::string& text) {
+  fmt::print("  {:<22}{}\n", printable_line(key), text);
+}
 
 // Nested objects by their dotted keys; what is told elsewhere, or is long and of use to programs only, by its size.
 void print_object(const Json& object, const std::string& prefix) {
@@ -38,7 +40,7 @@ void print_object(const Json& object, const std::string& prefix) {
 }
 
 void print_head(const Json& j) {
-  fmt::print("{}  {}\n", j["kind"].get<std::string>(), printable(j["path"].get<std::string>()));
+  fmt::print("{}  {}\n", j["kind"].get<std::string>(), printable_line(j["path"].get<std::string>()));
   if (j.contains("steps")) fmt::print("steps      {}\n", text_of(j["steps"]));
   if (j.contains("step")) fmt::print("step       {}\n", j["step"].get<int64_t>());
   if (j.contains("created")) fmt::print("created    {}\n", text_of(j["created"]));
@@ -58,7 +60,7 @@ void print_head(const Json& j) {
     print_object(j[key], "");
   }
   if (j.contains("ignored")) {
-    for (const Json& line : j["ignored"]) fmt::print("ignored    {}\n", printable(line.get<std::string>()));
+    for (const Json& line : j["ignored"]) fmt::print("ignored    {}\n", printable_line(line.get<std::string>()));
   }
 }
 
@@ -81,7 +83,7 @@ void print_tensors(const Json& tensors) {
   }
   TextTable table(columns);
   for (const Json& t : tensors) {
-    std::vector<std::string> cells = {printable(t["name"].get<std::string>()), t["dtype"].get<std::string>(),
+    std::vector<std::string> cells = {printable_line(t["name"].get<std::string>()), t["dtype"].get<std::string>(),
                                       shape_text(t["shape"].get<Shape>())};
     if (pieces) cells.push_back(std::to_string(t["pieces"].size()));
     if (stats && t["stats"].contains("error")) {
@@ -99,10 +101,10 @@ void print_tensors(const Json& tensors) {
 void print_pieces(const Json& tensors) {
   for (const Json& t : tensors) {
     if (!t.contains("pieces")) continue;
-    fmt::print("{}\n", printable(t["name"].get<std::string>()));
+    fmt::print("{}\n", printable_line(t["name"].get<std::string>()));
     for (const Json& p : t["pieces"]) {
       fmt::print("  {:<32} {} at {}\n", box_text({p["offset"].get<Shape>(), p["extent"].get<Shape>()}),
-                 printable(p["file"].get<std::string>()), p["at"].get<int64_t>());
+                 printable_line(p["file"].get<std::string>()), p["at"].get<int64_t>());
     }
   }
 }

@@ -12,37 +12,11 @@
 namespace rw {
 namespace {
 
-// Bytes of the UTF-8 character at `at`; 0 when there is none.
-size_t character_bytes(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(at);
-  const size_t n = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
-  for (size_t i = 1; i < n; ++i) {
-    if (byte(at + i) >> 6 != 2) return 0;
-  }
-  return n;
-}
-
 size_t width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 }  // namespace
-
-std::string printable(const std::string& text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t n = character_bytes(text, at);
-    const auto first = static_cast<unsigned char>(text[at]);
-    // C0, DEL, and C1 as UTF-8 (c2 80 to c2 9f).
-    const bool control =
-        first < 0x20 || first == 0x7f || (first == 0xc2 && n == 2 && static_cast<unsigned char>(text[at + 1]) < 0xa0);
-    if (n == 0 || control) out += '?';
-    else out.append(text, at, n);
-    at += std::max<size_t>(n, 1);
-  }
-  return out;
-}
 
 std::string json_line(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 

@@ -6,12 +6,10 @@
 #include <vector>
 
 #include "libcore/base/json.h"
+#include "libcore/base/printable.h"
 
 namespace rw {
 
-// Names come from files and paths: control characters, which a terminal would obey, are shown as '?', as are bytes that
-// are no UTF-8.
-std::string printable(const std::string& text);
 std::string json_line(const Json& j);  // never fails: what is no UTF-8 is replaced
 std::string bytes_text(int64_t bytes);
 std::string age_text(double seconds);  // "12 s", "5 min", "3 h", "12 d"

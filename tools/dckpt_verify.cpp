@@ -56,7 +56,7 @@ VerifiedCheckpoint verify_huggingface(const fs::path& dir) {
     if (holds_optimizer(dir)) count(*open_optimizer(dir));
     if (!check_artifact(dir, ArtifactPart::optimizer))
       fmt::print(stderr, "{}: no rankwright.json with digests here: headers, sizes, names and shapes were checked\n",
-                 printable(dir.string()));
+                 printable_line(dir.string()));
   } catch (const Error& e) {
     report.faults.push_back(e.what());
   }
@@ -75,8 +75,9 @@ void verify_path(const fs::path& path, Outcome& outcome) {
   else
     for (const auto& [step, dir] : step_directories(folder)) total += directory_bytes(dir);
   ByteProgress progress("verifying", total);
-  const VerifyWatch watch{.begin = [&](const fs::path& dir) { progress.now_at(printable(dir.filename().string())); },
-                          .progress = [&](int64_t bytes) { progress.add(bytes); }};
+  const VerifyWatch watch{
+      .begin = [&](const fs::path& dir) { progress.now_at(printable_line(dir.filename().string())); },
+      .progress = [&](int64_t bytes) { progress.add(bytes); }};
   if (kind == PathKind::checkpoint) {
     outcome.checkpoints.push_back(verify_checkpoint(path, watch));
     return;
@@ -138,17 +139,17 @@ int dckpt_verify(int argc, const char* const* argv) {
     fmt::print("{}\n", json_line(outcome_json(outcome, intact)));
   } else {
     for (const VerifiedCheckpoint& c : outcome.checkpoints) {
-      fmt::print("{}: {} ({}){}\n", printable(c.dir.string()), c.faults.empty() ? "intact" : "DAMAGED",
+      fmt::print("{}: {} ({}){}\n", printable_line(c.dir.string()), c.faults.empty() ? "intact" : "DAMAGED",
                  bytes_text(c.bytes),
                  c.n_files_elsewhere > 0
                      ? fmt::format(", as far as it is here: {} files are on other nodes", c.n_files_elsewhere)
                      : "");
-      for (const std::string& fault : c.faults) fmt::print("  {}\n", printable(fault));
+      for (const std::string& fault : c.faults) fmt::print("  {}\n", printable_line(fault));
     }
     for (const fs::path& dir : outcome.unfinished)
-      fmt::print("{}: a save that did not finish; no checkpoint\n", printable(dir.string()));
+      fmt::print("{}: a save that did not finish; no checkpoint\n", printable_line(dir.string()));
     for (const fs::path& dir : outcome.set_aside)
-      fmt::print("{}: set aside as damaged; no checkpoint\n", printable(dir.string()));
+      fmt::print("{}: set aside as damaged; no checkpoint\n", printable_line(dir.string()));
   }
   return intact ? 0 : exit_code(ErrorKind::verdict);
 }

@@ -26,9 +26,9 @@ StragglerWatch::StragglerWatch(const std::vector<int64_t>& group_of_rank) : slow
   for (auto& [group, ranks] : groups) groups_.push_back(std::move(ranks));
 }
 
-std::vector<Straggler> StragglerWatch::observe(std::span<const double> seconds) {
+template <typename Visit>
+void StragglerWatch::compare(std::span<const double> seconds, Visit visit) const {
   CHECK(seconds.size() == slow_steps_.size(), "times of %zu ranks, expected %zu", seconds.size(), slow_steps_.size());
-  std::vector<Straggler> found;
   for (const std::vector<int64_t>& ranks : groups_) {
     std::vector<double> ascending;
     for (const int64_t r : ranks)
@@ -36,18 +36,33 @@ std::vector<Straggler> StragglerWatch::observe(std::span<const double> seconds) 
     std::sort(ascending.begin(), ascending.end());
     for (const int64_t r : ranks) {
       const double s = seconds[static_cast<size_t>(r)];
-      int64_t& slow = slow_steps_[static_cast<size_t>(r)];
       double peers_s = 0;
       if (counts(s) && ascending.size() > 1) {
         const auto place = std::lower_bound(ascending.begin(), ascending.end(), s) - ascending.begin();
         peers_s = median_of_others(ascending, static_cast<size_t>(place));
       }
-      slow = peers_s > 0 && s > kSlower * peers_s ? slow + 1 : 0;
-      if (slow == kSteps) found.push_back({.rank = r, .seconds = s, .peers_s = peers_s});
+      visit(r, s, peers_s);
     }
   }
+}
+
+std::vector<Straggler> StragglerWatch::observe(std::span<const double> seconds) {
+  std::vector<Straggler> found;
+  compare(seconds, [&](int64_t r, double s, double peers_s) {
+    int64_t& slow = slow_steps_[static_cast<size_t>(r)];
+    slow = peers_s > 0 && s > kSlower * peers_s ? slow + 1 : 0;
+    if (slow == kSteps) found.push_back({.rank = r, .seconds = s, .peers_s = peers_s});
+  });
   std::sort(found.begin(), found.end(), [](const Straggler& a, const Straggler& b) { return a.rank < b.rank; });
   return found;
+}
+
+Straggler StragglerWatch::slowest(std::span<const double> seconds) const {
+  Straggler most{.rank = -1, .seconds = 0, .peers_s = 1};
+  compare(seconds, [&](int64_t r, double s, double peers_s) {
+    if (peers_s > 0 && s * most.peers_s > most.seconds * peers_s) most = {.rank = r, .seconds = s, .peers_s = peers_s};
+  });
+  return most;
 }
 
 }  // namespace rw

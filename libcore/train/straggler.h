@@ -24,8 +24,14 @@ class StragglerWatch {
   // (ranks) of one step. Ranks that have now been slow for kSteps steps in a row; each once, until a step within the
   // limit clears it. Times that are not finite or not above 0 count as within the limit.
   std::vector<Straggler> observe(std::span<const double> seconds);
+  // The rank that took most against its peers; rank -1 where no rank has peers.
+  Straggler slowest(std::span<const double> seconds) const;
 
  private:
+  // Calls visit(rank, seconds, peers_s); peers_s is 0 where there is nothing to compare.
+  template <typename Visit>
+  void compare(std::span<const double> seconds, Visit visit) const;
+
   std::vector<std::vector<int64_t>> groups_;  // ranks
   std::vector<int64_t> slow_steps_;           // (ranks) in a row until now
 };

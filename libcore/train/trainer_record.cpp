@@ -102,9 +102,8 @@ void Trainer::record_step(const StepResult& result) {
   train_s_ += clock_.total() - clock_.seconds(TimeCategory::checkpoint);
   count_stall();
   (saver_->idle() ? quiet_ : busy_).add(clock_.total() - clock_.seconds(TimeCategory::checkpoint));
-  const Json line =
-      first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
-  watch_stragglers();
+  Json line = first_rank() ? metrics_line(result) : Json();  // of the step alone, not of the exchange that follows
+  watch_stragglers(line);
   observer_.rank_step(state_.step);
   if (!first_rank()) return;
   saves_.clear();
@@ -156,13 +155,15 @@ void Trainer::report_guard(const GuardReport& r) {
                    verdict_name(r.verdict), r.value, r.deviations, r.median, action));
 }
 
-void Trainer::watch_stragglers() {
+void Trainer::watch_stragglers(Json& line) {
   if (world_.size() == 1) return;
   const double mine = clock_.seconds(TimeCategory::compute);
   std::vector<double> all(static_cast<size_t>(world_.size()));
   comm_record_->phase = "compute times";
   watched_world().all_gather(&mine, all.data(), sizeof mine);
   comm_record_->phase = "";
+  if (const Straggler s = stragglers_->slowest(all); first_rank() && s.rank >= 0)
+    line["slowest"] = {{"rank", s.rank}, {"compute_s", s.seconds}, {"peers_s", s.peers_s}};
   for (const Straggler& s : stragglers_->observe(all)) {
     if (!first_rank()) continue;
     const std::string host = world_.hosts()[static_cast<size_t>(s.rank)];

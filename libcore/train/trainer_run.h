@@ -74,7 +74,7 @@ class Trainer {
   void record_step(const StepResult& result);
   Json metrics_line(const StepResult& result) const;
   void report_guard(const GuardReport& report);
-  void watch_stragglers();
+  void watch_stragglers(Json& line);
   void check_replicas();
   void verify_parallel(const StepInputs& inputs, const StepResult& result);
   void trace_nan();

@@ -12,6 +12,7 @@
 #include "libcore/comm/rank_cores.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/formats/model_source.h"
+#include "libcore/net/url.h"
 #include "libcore/text/tokenizer.h"
 #include "libcore/train/dry_run.h"
 #include "libcore/train/local_dirs.h"
@@ -275,8 +276,8 @@ void Trainer::start_run_dir() {
 void Trainer::open_metrics_port() {
   if (!first_rank()) return;
   prometheus_.emplace(spec_.metrics_host, metrics_port(spec_));
-  observer_.note(
-      fmt::format("metrics: http://{}:{}/metrics (Prometheus), /health", spec_.metrics_host, prometheus_->port()));
+  observer_.note(fmt::format("metrics: http://{}/metrics (Prometheus), /health",
+                             HttpUrl{.host = spec_.metrics_host, .port = prometheus_->port(), .path = ""}.authority()));
 }
 
 // The first rank of each host records what the host does.

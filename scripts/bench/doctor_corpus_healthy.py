@@ -1,9 +1,11 @@
 """Training runs with nothing wrong, in many layouts; and those cut from one such run with a fault written into its records,
 where no harmless way was found to make it happen."""
 
+import calendar
 import json
 import os
 import shutil
+import time
 
 from doctor_corpus_lib import QUIET, Busy, Case, NotPlanted, lines
 from doctor_corpus_train import DATA, RESOURCES
@@ -117,6 +119,7 @@ def long_resources(run):
         for i in range(20):
             line = json.loads(json.dumps(found[1 + i % (len(found) - 1)] if len(found) > 2 else found[-1]))
             line["clock_s"], line["step"], line["interval_s"] = found[0]["clock_s"] + i, 1 + 3 * i, 1.0
+            line["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(calendar.timegm(time.strptime(found[0]["time"], "%Y-%m-%dT%H:%M:%SZ")) + i))
             f.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -81,7 +82,7 @@ bool step(int64_t streams, const Options& o) {
     if (out.end != LoadEnd::ok || out.output_tokens != tokens || !out.tokens_exact) ++failed;
   }
   const LatencySummary lateness = summarize_ms(late), lag = summarize_ms(stamp_lags_ms(run));
-  const ClientHealth health = client_health(run, /*open_loop=*/true);
+  const ClientHealth health = client_health(run, /*open_loop=*/true, /*others_share=*/std::nan(""));
   const bool is_void = health.is_void || failed > 0;
   fmt::print(
       "{{\"streams\": {}, \"tokens_per_s\": {}, \"requests\": {}, \"failed\": {}, \"mean_streams\": {:.0f}, "

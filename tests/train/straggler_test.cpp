@@ -47,6 +47,16 @@ TEST_CASE("what is reported") {
   CHECK(found[0].peers_s == doctest::Approx(1.25));  // of the other two
 }
 
+TEST_CASE("the slowest of a step is the one that took most against its own peers") {
+  const StragglerWatch watch({7, 7, 7, 8, 8, 9});
+  const Straggler s = watch.slowest(std::vector<double>{1, 1.5, 1.25, 30, 10, 99});
+  CHECK(s.rank == 3);
+  CHECK(s.seconds == 30);
+  CHECK(s.peers_s == 10);
+  CHECK(StragglerWatch({0, 1}).slowest(std::vector<double>{1, 2}).rank == -1);
+  CHECK(watch.slowest(std::vector<double>{kNan, 1, 0, kInf, 2, 3}).rank == -1);
+}
+
 TEST_CASE("exactly 20 % is within the limit, and 19 steps are not 20") {
   StragglerWatch limit({0, 0, 0});
   CHECK(n_reports(limit, {1, 1.2, 1}, 50) == 0);

@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
 #include "libcore/bench/cost/cost.h"
+#include "libcore/bench/record/json_line_file.h"
 #include "libcore/bench/record/statistics.h"
 
 namespace rw {
@@ -24,19 +24,6 @@ double find_number(const Json& json, const char* key) {
     if (value.is_object())
       if (const double v = find_number(value, key); std::isfinite(v)) return v;
   return kNone;
-}
-
-// Lines of JSON objects; others are counted.
-template <typename Use>
-int64_t each_line(const std::filesystem::path& file, const Use& use) {
-  std::ifstream in(file);
-  int64_t torn = 0;
-  for (std::string line; std::getline(in, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object()) use(json);
-    else torn += line.empty() ? 0 : 1;
-  }
-  return torn;
 }
 
 double number(const Json& json, const char* key) {
@@ -108,10 +95,11 @@ ServedLoad served_load(const std::filesystem::path& out) {
   if (!std::filesystem::is_regular_file(spans))
     fail(ErrorKind::input, "{}: expected spans.jsonl of dserve --out with --log-spans, found none", out.string());
   SpanSums sums;
-  int64_t torn = each_line(spans, [&](const Json& line) { sums.add(line); });
+  int64_t torn = for_each_json_line(spans, [&](const Json& line, const std::string&) { sums.add(line); });
   ServedLoad load = sums.load;
   load.source = out.string();
-  torn += each_line(steps, [&](const Json& line) { load.duration_s += number(line, "seconds"); });
+  torn += for_each_json_line(steps,
+                             [&](const Json& line, const std::string&) { load.duration_s += number(line, "seconds"); });
   if (!(load.duration_s > 0))
     fail(ErrorKind::input,
          "{}: expected steps of the engine with their \"seconds\" (dserve --log-steps), found none: how long it worked "

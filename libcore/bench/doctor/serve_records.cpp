@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
 #include "libcore/bench/doctor/serving_facts_steps.h"
+#include "libcore/bench/record/json_line_file.h"
 
 namespace rw {
 namespace {
@@ -19,21 +19,6 @@ namespace fs = std::filesystem;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostSequences = 200'000;
 constexpr const char* kFiles[] = {"events.jsonl", "spans.jsonl", "steps.jsonl"};
-
-// Calls use(object, text) for each line that is a JSON object; returns how many are not.
-template <class Use>
-int64_t for_each_line(const fs::path& file, Use&& use) {
-  std::ifstream in(file);
-  std::string text;
-  int64_t torn = 0;
-  while (std::getline(in, text)) {
-    if (text.empty()) continue;
-    const Json line = Json::parse(text, nullptr, false);
-    if (line.is_object()) use(line, text);
-    else ++torn;
-  }
-  return torn;
-}
 
 std::string text_of(const Json& line, const char* key) {
   const auto at = line.find(key);
@@ -104,7 +89,7 @@ ServeRecords read_serve_records(const fs::path& dir) {
   const auto torn = [&](const char* file, int64_t n) {
     if (n > 0) records.notes.push_back(fmt::format("{}: {} lines are no JSON objects (cut off?)", file, n));
   };
-  torn(kFiles[0], for_each_line(dir / kFiles[0], [&](const Json& line, const std::string& text) {
+  torn(kFiles[0], for_each_json_line(dir / kFiles[0], [&](const Json& line, const std::string& text) {
          EventRecord event;
          event.event = text_of(line, "event");
          event.time = text_of(line, "time");
@@ -112,7 +97,7 @@ ServeRecords read_serve_records(const fs::path& dir) {
          records.events.push_back(std::move(event));
        }));
   int64_t left_out = 0;
-  torn(kFiles[1], for_each_line(dir / kFiles[1], [&](const Json& line, const std::string&) {
+  torn(kFiles[1], for_each_json_line(dir / kFiles[1], [&](const Json& line, const std::string&) {
          records.sequences.push_back(sequence_of(line));
          if (records.sequences.size() < 2 * kMostSequences) return;
          records.sequences.erase(records.sequences.begin(), records.sequences.begin() + kMostSequences);
@@ -120,7 +105,7 @@ ServeRecords read_serve_records(const fs::path& dir) {
        }));
   if (left_out > 0) records.notes.push_back(fmt::format("spans.jsonl: the first {} sequences are left out", left_out));
   StepReading steps;
-  torn(kFiles[2], for_each_line(dir / kFiles[2], [&](const Json& line, const std::string&) { steps.line(line); }));
+  torn(kFiles[2], for_each_json_line(dir / kFiles[2], [&](const Json& line, const std::string&) { steps.line(line); }));
   records.steps = steps.facts();
   for (const auto& entry : fs::directory_iterator(dir))
     if (entry.path().filename().string().starts_with("dump-") && entry.path().extension() == ".json")

@@ -13,6 +13,9 @@ namespace {
 
 constexpr double kStallSeconds = 0.1;  // of a save, on average: less is nothing to look after
 constexpr double kStallTotal = 0.5;    // seconds of a run
+// Of the time and in so many saves: then it counts however short each of them is.
+constexpr double kMuch = 0.1, kMuchSeconds = 0.2;
+constexpr int64_t kMany = 5;
 
 // Of all saves, the last one of a run too: it comes after the last metrics line, and only its event tells of it. It
 // keeps nobody from a next step, so that no rule asks for it.
@@ -45,8 +48,11 @@ void collect_stalls(const RunView& view, Facts& facts) {
   if (worked <= 0 || n == 0) return;
   const std::string where = fmt::format("metrics.jsonl, the worst at step {}", worst_step);
   facts.set("checkpoint.worst_s", {worst, fmt::format("at step {}", worst_step), where});
-  if (stalled > kStallTotal && stalled / static_cast<double>(n) > kStallSeconds) {
-    facts.set("checkpoint.stall_share", {stalled / (worked + stalled), fmt::format("{} saves", n), where});
+  const double share = stalled / (worked + stalled);
+  const bool is_long = stalled > kStallTotal && stalled / static_cast<double>(n) > kStallSeconds;
+  const bool is_often = share > kMuch && stalled > kMuchSeconds && n >= kMany;
+  if (is_long || is_often) {
+    facts.set("checkpoint.stall_share", {share, fmt::format("{} saves", n), where});
     facts.set("checkpoint.stall_steps", {worst / view.step_s, "", where});
   }
 }

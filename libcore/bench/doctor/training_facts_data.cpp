@@ -30,17 +30,21 @@ void collect_waits(const RunView& view, Facts& facts) {
   if (std::isnan(share) || view.settled.size() < kFewSteps) return;
   facts.set("data.share", {share, "", steps_text(view)});
   facts.set("data.s", {usual, "", steps_text(view)});
-  double seconds = 0, total = 0, worst = 0;
+  double seconds = 0, total = 0, worst = 0, all = 0;
   int64_t n = 0, worst_step = -1;
   for (const StepRecord* s : view.settled) {
     const double d = data_s(*s);
     if (!std::isfinite(d)) continue;
     total += s->step_s;
+    all += d;
     if (d < kStallSeconds || d < kStallOfStep * view.step_s || d < 5 * usual) continue;
     ++n;
     seconds += d;
     if (d > worst) worst = d, worst_step = s->step;
   }
+  if (total > 0)
+    facts.set("data.mean_share",
+              {all / total, fmt::format("{:.3g} s in {} steps", all, view.settled.size()), steps_text(view)});
   if (n == 0) return;
   facts.set("data.stalls", {static_cast<double>(n), fmt::format("the worst at step {}", worst_step), steps_text(view)});
   facts.set("data.stall_s", {worst, "", fmt::format("metrics.jsonl, step {}", worst_step)});

@@ -30,6 +30,8 @@ void collect_progress(const RunView& view, Facts& facts) {
   const std::string where =
       fmt::format("metrics.jsonl, steps {} to {}", view.run.steps.front().step, view.run.steps.back().step);
   if (vocab > 1) facts.set("loss.uniform", {std::log(vocab), "", "run.json: ln of the vocabulary"});
+  if (const StepRecord& first = view.run.steps.front(); vocab > 1 && first.step == 1 && std::isfinite(first.loss))
+    facts.set("loss.start_over_uniform", {first.loss / std::log(vocab), fmt::format("{:.4g}", first.loss), where});
   double highest_lr = 0;
   for (const StepRecord& s : view.run.steps)
     if (s.lr > highest_lr) highest_lr = s.lr;

@@ -12,9 +12,15 @@
 namespace rw {
 namespace {
 
-constexpr double kBusy = 0.9;        // of a host's CPU time: below, nobody waits for a CPU for long
-constexpr size_t kFewSamples = 3;    // of a host; fewer say nothing
-constexpr double kDriftSteps = 30;   // settled steps, at least, to speak of a trend
+constexpr double kBusy = 0.9;      // of a host's CPU time: below, nobody waits for a CPU for long
+constexpr double kFewThreads = 6;  // of others, seen in all samples together
+constexpr double kThreadsAtOnce = 0.75;
+constexpr size_t kFewSamples = 3;   // of a host; fewer say nothing
+constexpr double kDriftSteps = 30;  // settled steps, at least, to speak of a trend
+constexpr double kSlower = 1.3;     // times the peers' median: less is the noise of a host
+constexpr double kLostShare = 0.2;  // of the time that all ranks lose to one
+constexpr double kMostOfIt = 0.75;  // of what is lost to slow ranks
+constexpr size_t kFewSlowSteps = 8;
 constexpr double kSmallLeak = 64e6;  // bytes; buffers and caches that fill up once
 constexpr const char* kWhere = "resources.jsonl";
 
@@ -58,7 +64,9 @@ void collect_cpu(const RunView& view, const std::string& host, Facts& facts) {
     others += extra;
   }
   if (n > 0) facts.set("cpu.busy", {busy / static_cast<double>(n), host, kWhere});
-  if (n_crowded >= static_cast<int64_t>(kFewSamples)) {
+  // One thread more at a moment may be a helper of this run's own.
+  const bool is_much = others >= kFewThreads && others >= kThreadsAtOnce * static_cast<double>(n);
+  if (n_crowded >= static_cast<int64_t>(kFewSamples) && is_much) {
     set_if_more(facts, "cpu.crowded_share", {static_cast<double>(n_crowded) / static_cast<double>(n), host, kWhere});
     set_if_more(facts, "cpu.other_threads",
                 {others / static_cast<double>(n_crowded), host, "resources.jsonl (run_queue)"});
@@ -126,9 +134,47 @@ void collect_stragglers(const RunView& view, Facts& facts) {
   if (!times.empty()) facts.set("rank.slow_ranks", {static_cast<double>(times.size()), "", "events.jsonl (straggler)"});
 }
 
-// Compute seconds of the same work, late against early.
+// A rank that is slow again and again, though not in every step: what all of them lose by it.
+void collect_slow_again(const RunView& view, Facts& facts) {
+  struct Slow {
+    double lost_s = 0, seconds = 0, peers_s = 0;
+    size_t n = 0;
+  };
+  std::map<double, Slow> slow;
+  double total = 0, lost = 0;
+  for (const StepRecord* s : view.settled) {
+    if (s->step_s > 0) total += s->step_s;
+    if (!std::isfinite(s->slowest_rank) || !(s->slowest_s > kSlower * s->slowest_peers_s)) continue;
+    Slow& r = slow[s->slowest_rank];
+    ++r.n;
+    r.lost_s += s->slowest_s - s->slowest_peers_s;
+    lost += s->slowest_s - s->slowest_peers_s;
+    r.seconds += s->slowest_s;
+    r.peers_s += s->slowest_peers_s;
+  }
+  for (const auto& [rank, r] : slow) {
+    // Where all ranks are slow in turn, it is none of them.
+    if (r.n < kFewSlowSteps || r.lost_s < kLostShare * total || r.lost_s < kMostOfIt * lost ||
+        facts.find("rank.slow") != nullptr)
+      continue;
+    const auto at = static_cast<size_t>(rank);
+    facts.set("rank.slow",
+              {r.seconds / r.peers_s,
+               fmt::format("rank {}{} (in {} of {} steps)", rank,
+                           at < view.hosts.size() ? " on host " + view.hosts[at] : "", r.n, view.settled.size()),
+               steps_text(view) + " (slowest)"});
+  }
+}
+
+// Compute seconds of the same work, late against early: since the last resume, which may have changed the work.
 void collect_drift(const RunView& view, Facts& facts) {
-  const std::vector<double> c = values_of(view.settled, compute_s);
+  int64_t resumed = -1;
+  for (const EventRecord& e : view.run.events)
+    if (e.event == "resume") resumed = e.step;
+  std::vector<const StepRecord*> since;
+  for (const StepRecord* s : view.settled)
+    if (s->step > resumed) since.push_back(s);
+  const std::vector<double> c = values_of(since, compute_s);
   if (static_cast<double>(c.size()) < kDriftSteps) return;
   const size_t part = c.size() / 4;
   const auto part_median = [&](size_t k) {
@@ -156,6 +202,7 @@ void collect_resource_facts(const RunView& view, Facts& facts) {
   if (const Fact* share = facts.find("cpu.crowded_share"); share != nullptr && share->value > 0.3)
     facts.set("cpu.crowded", *share);
   collect_stragglers(view, facts);
+  collect_slow_again(view, facts);
   collect_drift(view, facts);
   collect_replicas(view, facts);
 }

@@ -15,6 +15,8 @@ namespace {
 constexpr double kBack = 0.3;        // of the jump: a loss that kept less of it is back where it was
 constexpr double kFewSpikes = 0.05;  // of the steps: more are no odd batches
 
+constexpr int64_t kFirstSteps = 12;  // in which a loss scale finds its height
+
 constexpr size_t kBefore = 10, kAround = 20;                            // steps
 constexpr double kDeviations = 8, kLeastShare = 0.1, kLeastJump = 0.2;  // of the noise, of the loss, nats
 
@@ -192,13 +194,14 @@ void collect_nonfinite(const RunView& view, Facts& facts) {
 
 void collect_scale(const RunView& view, Facts& facts) {
   double highest = 0, lowest = INFINITY, last = std::nan("");
-  int64_t in_a_row = 0, longest = 0, n_settled = 0, n_skipped = 0;
+  int64_t in_a_row = 0, longest = 0, n_settled = 0, n_skipped = 0, n_first = 0;
   const int64_t settled_from = view.settled.empty() ? 0 : view.settled.front()->step;
   for (const StepRecord& s : view.run.steps) {
     if (!(s.loss_scale > 0)) continue;
     highest = std::max(highest, s.loss_scale), lowest = std::min(lowest, s.loss_scale), last = s.loss_scale;
     in_a_row = s.skipped ? in_a_row + 1 : 0;
     longest = std::max(longest, in_a_row);
+    if (s.step <= kFirstSteps && s.skipped) ++n_first;
     if (s.step < settled_from) continue;
     ++n_settled;
     n_skipped += s.skipped ? 1 : 0;
@@ -208,6 +211,7 @@ void collect_scale(const RunView& view, Facts& facts) {
   facts.set("scale.last", {last, fmt::format("from {:g} down to {:g}", highest, lowest), where});
   facts.set("scale.halvings", {std::log2(highest / lowest), "", where});
   facts.set("scale.skips_in_a_row", {static_cast<double>(longest), "", where});
+  facts.set("scale.first_skips", {static_cast<double>(n_first), "", where});
   if (n_settled > 0)
     facts.set("scale.skipped_share",
               {n_skipped > 2 ? static_cast<double>(n_skipped) / static_cast<double>(n_settled) : 0, "", where});

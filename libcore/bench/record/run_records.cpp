@@ -11,6 +11,7 @@
 #include "libcore/base/files.h"
 #include "libcore/base/json.h"
 #include "libcore/base/version.h"
+#include "libcore/bench/record/json_line_file.h"
 
 namespace rw {
 namespace {
@@ -73,6 +74,10 @@ StepRecord step_record(const Json& line) {
   s.calls = numbers(talk, "calls");
   s.bytes = numbers(talk, "bytes");
   s.memory_bytes = numbers(line, "memory_bytes");
+  const Json* slowest = member(line, "slowest");
+  s.slowest_rank = number(slowest != nullptr ? *slowest : none, "rank");
+  s.slowest_s = number(slowest != nullptr ? *slowest : none, "compute_s");
+  s.slowest_peers_s = number(slowest != nullptr ? *slowest : none, "peers_s");
   s.batch_fingerprint = text(line, "batch_fingerprint");
   if (const Json* skipped = member(line, "skipped")) s.skipped = skipped->is_boolean() && skipped->get<bool>();
   return s;
@@ -80,20 +85,7 @@ StepRecord step_record(const Json& line) {
 
 // Calls `use` with each line that is a JSON object and its text; the others are counted and told.
 void each_line(const fs::path& file, RunRecords& run, const std::function<void(const Json&, const std::string&)>& use) {
-  std::error_code unknown;  // a loop of links is there, but is no file
-  if (fs::symlink_status(file, unknown).type() == fs::file_type::not_found) return;
-  if (!fs::is_regular_file(file, unknown))
-    fail(ErrorKind::input, "{}: expected a regular file of JSON lines, found {}", file.string(),
-         unknown ? unknown.message() : "something else");
-  std::ifstream in(file);
-  if (!in) fail(ErrorKind::input, "{}: it cannot be read", file.string());
-  int64_t torn = 0;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty()) continue;
-    const Json parsed = Json::parse(line, nullptr, false);
-    if (parsed.is_object()) use(parsed, line);
-    else ++torn;
-  }
+  const int64_t torn = for_each_json_line(file, use);
   if (torn > 0)
     run.notes.push_back(fmt::format("{}: {} line{} no whole JSON object and {} passed over", file.string(), torn,
                                     torn == 1 ? " is" : "s are", torn == 1 ? "was" : "were"));

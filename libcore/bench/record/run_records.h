@@ -22,6 +22,8 @@ struct StepRecord {
   std::map<std::string, double> memory_bytes;  // by owner, with "planned", "outside_arena", ...
   std::string batch_fingerprint;
   bool skipped = false;
+  // The rank that computed longest against those that do the same work, and their median; NaN where none has peers.
+  double slowest_rank = 0, slowest_s = 0, slowest_peers_s = 0;
   double second(TimeCategory c) const { return seconds[static_cast<size_t>(c)]; }
 };
 struct EventRecord {

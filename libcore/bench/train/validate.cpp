@@ -366,15 +366,17 @@ std::vector<StageResult> run_validate(const ValidateJob& job) {
   std::vector<StageResult> stages;
   for (const std::string& name : kStages)
     if (wants(name)) stages.push_back(validation.run(name));
-  if (spec.save && worst_verdict(stages) != StageVerdict::fail) {
-    std::vector<BenchRecord> records;
-    for (const StageResult& s : stages) records.insert(records.end(), s.records.begin(), s.records.end());
-    SaveBaseline save;
-    save.dir = spec.baseline;
-    save.append = true;
-    save_baseline(records, save);
-  }
   return stages;
+}
+
+void save_validation(const ValidateSpec& spec, const std::vector<StageResult>& stages) {
+  if (!spec.save || worst_verdict(stages) == StageVerdict::fail) return;
+  std::vector<BenchRecord> records;
+  for (const StageResult& s : stages) records.insert(records.end(), s.records.begin(), s.records.end());
+  SaveBaseline save;
+  save.dir = spec.baseline;
+  save.append = true;
+  save_baseline(records, save);
 }
 
 StageVerdict worst_verdict(const std::vector<StageResult>& stages) {

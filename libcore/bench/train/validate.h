@@ -50,6 +50,9 @@ struct ValidateJob {
 // All stages in order; "serve" needs "train", whose weights it serves. A stage that fails does not stop the others.
 // Error{usage} for what is asked and cannot be.
 std::vector<StageResult> run_validate(const ValidateJob& job);
+// With --save, and when no stage failed: the records become the baseline. Apart, so that what was measured is told even
+// where it cannot be kept.
+void save_validation(const ValidateSpec& spec, const std::vector<StageResult>& stages);
 StageVerdict worst_verdict(const std::vector<StageResult>& stages);
 std::string validate_table(const std::vector<StageResult>& stages);
 

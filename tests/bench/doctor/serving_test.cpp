@@ -296,6 +296,17 @@ TEST_CASE("rules: each fact alone, beyond and within its threshold") {
     if (can_be_well) CHECK(found(facts_of(half)).empty());
   }
   CHECK(found(Facts()).empty());
+  // At its limit, but fast enough: worth a word, no warning.
+  const auto at_limit = rw::diagnose(rw::serving_rules(),
+                                     facts_of({{"queue.waiting_share", 1},
+                                               {"queue.seats_spread", 0},
+                                               {"queue.share_of_ttft", 0.9},
+                                               {"queue.seats", 2},
+                                               {"queue.mean_s", 0.03}}),
+                                     {{"url", "http://h:1"}});
+  REQUIRE(at_limit.size() == 1);
+  CHECK(at_limit[0].id == "serve.at_limit");
+  CHECK(at_limit[0].severity == rw::Severity::info);
 }
 
 TEST_CASE("rules: causes and effects name rules that there are") {

@@ -140,6 +140,11 @@ TEST_CASE("data flow") {
     CHECK(first(run) == "data.stall");
     CHECK(training_facts(run).find("data.stalls")->value == 5);
   }
+  SUBCASE("short waits in a rhythm") {
+    for (size_t i = 0; i < 127; i += 4) wait_longer(run.steps[i], TimeCategory::data, 0.18);
+    CHECK(first(run) == "data.uneven");
+    CHECK(training_facts(run).find("data.stalls") == nullptr);
+  }
   SUBCASE("the same batches again, every 23 steps") {
     for (size_t i = 23; i < run.steps.size(); ++i) run.steps[i].batch_fingerprint = run.steps[i - 23].batch_fingerprint;
     CHECK(first(run) == "data.repeat");
@@ -204,6 +209,10 @@ TEST_CASE("resources") {
     RunRecords other = run;
     change_resources(other, [](Json& j, size_t) { j["cpu"]["busy"] = 0.6; });
     CHECK(first(other) == "");
+    // Nor is one thread more now and then another's.
+    other = run;
+    change_resources(other, [](Json& j, size_t i) { j["run_queue"] = i % 2 == 0 ? 4 : 3; });
+    CHECK(first(other) == "");
     for (StepRecord& s : run.steps) s.loss = 8.31, s.lr = 1e-8;
     CHECK(first(run) == "params.lr_small");
   }
@@ -212,6 +221,27 @@ TEST_CASE("resources") {
               {{"event", "straggler"}, {"step", 40}, {"rank", 1}, {"host", "b"}, {"compute_s", 0.9}, {"peers_s", 0.3}});
     CHECK(first(run) == "rank.slow");
     CHECK(findings(run).front().explanation.find("rank 1 on host b computes 3 times") != std::string::npos);
+  }
+  SUBCASE("a rank that is slow again and again, and ranks that are slow in turn") {
+    for (StepRecord& s : run.steps) {
+      s.slowest_rank = 1, s.slowest_s = 0.4, s.slowest_peers_s = 0.35;
+      if (s.step % 3 == 0) continue;
+      s.slowest_s = 0.9;
+      wait_longer(s, TimeCategory::communication, 0.55);
+    }
+    CHECK(first(run) == "rank.slow");
+    CHECK(findings(run).front().explanation.find("rank 1 on host a (in 57 of 85 steps) computes 2.57 times") !=
+          std::string::npos);
+    for (StepRecord& s : run.steps) s.slowest_rank = static_cast<double>(s.step / 3 % 2);
+    CHECK(first(run) == "comm.share");
+  }
+  SUBCASE("more work after a resume is no slower host; a drift since then is") {
+    for (size_t i = 80; i < 127; ++i) wait_longer(run.steps[i], TimeCategory::compute, 0.7);
+    CHECK(first(run) == "cpu.slower");
+    add_event(run, {{"event", "resume"}, {"step", 80}});
+    CHECK(first(run) == "");
+    for (size_t i = 105; i < 127; ++i) wait_longer(run.steps[i], TimeCategory::compute, 0.9);
+    CHECK(first(run) == "cpu.slower");
   }
   SUBCASE("the clock falls") {
     change_resources(run, [](Json& j, size_t i) { j["clock_mhz"] = {{"mean", i < 20 ? 3000 : 1800}}; });
@@ -236,6 +266,12 @@ TEST_CASE("resources") {
   }
   SUBCASE("saving stalls") {
     for (size_t i = 9; i < 127; i += 10) set_s(run.steps[i], TimeCategory::checkpoint, 1.1);
+    CHECK(first(run) == "checkpoint.stall");
+  }
+  SUBCASE("many saves, each short") {
+    for (StepRecord& s : run.steps) set_s(s, TimeCategory::checkpoint, 0.03);
+    CHECK(first(run) == "");
+    for (StepRecord& s : run.steps) set_s(s, TimeCategory::checkpoint, 0.06);
     CHECK(first(run) == "checkpoint.stall");
   }
   SUBCASE("no room for checkpoints") {
@@ -283,6 +319,17 @@ TEST_CASE("parameters") {
     run = healthy();
     run.steps[100].loss = run.steps[100].grad_norm = std::nan(""), run.steps[100].skipped = true;
     CHECK(first(run) == "params.nonfinite_once");
+  }
+  SUBCASE("a first loss that is worse than guessing; with f16, the scale that fell for it") {
+    for (StepRecord& s : run.steps) s.loss *= 60;
+    CHECK(first(run) == "params.start_loss");
+    for (size_t i = 0; i < 127; ++i) {
+      run.steps[i].skipped = i < 7;
+      run.steps[i].loss_scale = std::ldexp(65536, -std::min(7, static_cast<int>(i)));
+    }
+    CHECK(first(run) == "params.scale_overflow");
+    run.steps[3].skipped = run.steps[6].skipped = false, run.steps[8].skipped = run.steps[9].skipped = true;
+    CHECK(first(run) == "params.scale_start");
   }
   SUBCASE("the scale of f16 collapses") {
     for (size_t i = 0; i < 127; ++i) run.steps[i].loss_scale = 65536;

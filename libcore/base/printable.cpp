@@ -1,4 +1,4 @@
-#include "libcore/bench/record/printable.h"
+#include "libcore/base/printable.h"
 
 #include <cstdint>
 
@@ -25,22 +25,25 @@ size_t take_character(std::string_view s, uint32_t& code) {
 }
 
 bool acts(uint32_t c) {
-  return (c < 0x20 && c != '\n') || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F || c == 0x61C ||
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F || c == 0x61C ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
-}  // namespace
-
-std::string printable(std::string_view text) {
+std::string shown(std::string_view text, bool line_breaks_stay) {
   std::string out;
   while (!text.empty()) {
     uint32_t code = 0;
     const size_t n = take_character(text, code);
-    if (n == 0 || acts(code)) out += '?';
+    if (n == 0 || (acts(code) && !(line_breaks_stay && code == '\n'))) out += '?';
     else out += text.substr(0, n);
     text.remove_prefix(n == 0 ? 1 : n);
   }
   return out;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return shown(text, true); }
+std::string printable_line(std::string_view text) { return shown(text, false); }
 
 }  // namespace rw

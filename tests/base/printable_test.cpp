@@ -1,4 +1,4 @@
-#include "libcore/bench/record/printable.h"
+#include "libcore/base/printable.h"
 
 #include <doctest/doctest.h>
 
@@ -6,6 +6,7 @@ using namespace rw;
 
 TEST_CASE("what a terminal would act on is shown as a question mark") {
   CHECK(printable("plain text\nof two lines") == "plain text\nof two lines");
+  CHECK(printable_line("a name\nof two lines\x7f") == "a name?of two lines?");
   CHECK(printable("\x1b[31mred\x1b[0m\a\r\t") == "?[31mred?[0m???");
   CHECK(printable("Gr\xc3\xb6\xc3\x9f"
                   "e \xe2\x96\x81\xf0\x9f\x98\x80") ==
