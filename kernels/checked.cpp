@@ -108,6 +108,7 @@ constexpr Ops kChecked{
     .embedding_bwd = RW_CHECKED(EmbeddingBwd, embedding_bwd),
     .cross_entropy_part = RW_CHECKED(CrossEntropyPart, cross_entropy_part),
     .cross_entropy_finish = RW_CHECKED(CrossEntropyFinish, cross_entropy_finish),
+    .sample_scan = RW_CHECKED(SampleScan, sample_scan),
     .adamw = RW_CHECKED(AdamW, adamw),
     .sum_squares = RW_CHECKED(SumSquares, sum_squares),
     .cast = RW_CHECKED(Cast, cast),
@@ -115,6 +116,7 @@ constexpr Ops kChecked{
     .scale = RW_CHECKED(Scale, scale),
     .zero = RW_CHECKED(Zero, zero),
     .read = RW_CHECKED(Read, read),
+    .upload = RW_CHECKED(Upload, upload),
 };
 #undef RW_CHECKED
 

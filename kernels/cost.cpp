@@ -90,6 +90,12 @@ Cost cost(const CrossEntropyFinish& a) {
   return {3 * e, e * size(a.t) + (12 * static_cast<double>(a.n_parts) + 4) * rows, e * size(a.t) + 4 * rows};
 }
 
+Cost cost(const SampleScan& a) {
+  const double e = product(a.n, a.v), n = static_cast<double>(a.n);
+  return {4 * e, 4 * e + n * double{sizeof(SampleAsk)},
+          n * (double{sizeof(SampleFacts)} + 8 * static_cast<double>(a.most_best))};
+}
+
 Cost cost(const AdamW& a) {
   const double n = static_cast<double>(a.n);
   return {14 * n, 16 * n, 12 * n};
@@ -119,6 +125,11 @@ Cost cost(const Zero& a) { return {0, 0, static_cast<double>(a.bytes)}; }
 
 Cost cost(const Read& a) {
   const double bytes = static_cast<double>(a.n) * size(a.t);
+  return {0, bytes, bytes};
+}
+
+Cost cost(const Upload& a) {
+  const double bytes = a.device == a.host ? 0 : static_cast<double>(a.bytes);
   return {0, bytes, bytes};
 }
 

@@ -42,6 +42,7 @@ OpShape shape(const EmbeddingFwd& a) { return {a.rows, a.c, 0}; }
 OpShape shape(const EmbeddingBwd& a) { return {a.rows, a.c, 0}; }
 OpShape shape(const CrossEntropyPart& a) { return {a.rows, a.v, 0}; }
 OpShape shape(const CrossEntropyFinish& a) { return {a.rows, a.v, 0}; }
+OpShape shape(const SampleScan& a) { return {a.n, a.v, 0}; }
 OpShape shape(const AdamW& a) { return {a.n, 1, 0}; }
 OpShape shape(const SumSquares& a) { return {a.n, 1, 0}; }
 OpShape shape(const Cast& a) { return {a.n, 1, 0}; }
@@ -49,6 +50,7 @@ OpShape shape(const Add& a) { return {a.n, 1, 0}; }
 OpShape shape(const Scale& a) { return {a.n, 1, 0}; }
 OpShape shape(const Zero& a) { return {a.bytes, 1, 0}; }
 OpShape shape(const Read& a) { return {a.n, 1, 0}; }
+OpShape shape(const Upload& a) { return {a.bytes, 1, 0}; }
 
 template <class Args>
 void count(const char* op, const Args& a, Stream s) {
@@ -104,6 +106,7 @@ constexpr Ops kMeta{
     .embedding_bwd = [](const EmbeddingBwd& a, Stream s) { count("embedding_bwd", a, s); },
     .cross_entropy_part = [](const CrossEntropyPart& a, Stream s) { count("cross_entropy_part", a, s); },
     .cross_entropy_finish = [](const CrossEntropyFinish& a, Stream s) { count("cross_entropy_finish", a, s); },
+    .sample_scan = [](const SampleScan& a, Stream s) { count("sample_scan", a, s); },
     .adamw = [](const AdamW& a, Stream s) { count("adamw", a, s); },
     .sum_squares = [](const SumSquares& a, Stream s) { count("sum_squares", a, s); },
     .cast = [](const Cast& a, Stream s) { count("cast", a, s); },
@@ -111,6 +114,7 @@ constexpr Ops kMeta{
     .scale = [](const Scale& a, Stream s) { count("scale", a, s); },
     .zero = [](const Zero& a, Stream s) { count("zero", a, s); },
     .read = read_ones,
+    .upload = [](const Upload& a, Stream s) { count("upload", a, s); },
 };
 
 }  // namespace

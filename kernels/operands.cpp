@@ -217,6 +217,9 @@ Operands operands(const CrossEntropyFinish& a) {
   return o;
 }
 
+// Of logits that are not finite the op itself tells.
+Operands operands(const SampleScan&) { return {}; }
+
 Operands operands(const AdamW& a) {
   Operands o{{}, {{"p", a.p, kF32, 1, a.n}, {"m", a.m, kF32, 1, a.n}, {"v", a.v, kF32, 1, a.n}}};
   accumulated(o, Write::accumulate);
@@ -243,5 +246,7 @@ Operands operands(const Scale& a) {
 Operands operands(const Zero&) { return {}; }
 
 Operands operands(const Read& a) { return {{{"device", a.device, a.t, 1, a.n}}, {{"host", a.host, a.t, 1, a.n}}}; }
+
+Operands operands(const Upload&) { return {}; }
 
 }  // namespace rw

@@ -45,6 +45,7 @@ Operands operands(const EmbeddingFwd&);
 Operands operands(const EmbeddingBwd&);
 Operands operands(const CrossEntropyPart&);
 Operands operands(const CrossEntropyFinish&);
+Operands operands(const SampleScan&);
 Operands operands(const AdamW&);
 Operands operands(const SumSquares&);
 Operands operands(const Cast&);
@@ -52,6 +53,7 @@ Operands operands(const Add&);
 Operands operands(const Scale&);
 Operands operands(const Zero&);
 Operands operands(const Read&);
+Operands operands(const Upload&);
 
 // The first value of an operand that is NaN or infinite, by rows; row -1: there is none.
 struct BadValue {

@@ -354,6 +354,46 @@ struct Read {
   int64_t n;
   DType t;  // f32, f64, i64
 };
+// device = host: the only way what the host made (ids, positions, page tables) gets to ops that run elsewhere. The host
+// leaves its bytes as they are until a Read on the same stream has returned. Where both are one address, as on the CPU,
+// nothing is done.
+struct Upload {
+  void* device;
+  const void* host;
+  int64_t bytes;
+};
+
+// ---- sampling -------------------------------------------------------------------------------------------------------
+
+// What decides on the token that follows a row of logits, so that whoever draws reads a few numbers and not the row. A
+// token's weight is exp((z - max) * inv_t): 1 for the largest logit, 0 for -inf, which is a mask. What is not asked for
+// is left as it was.
+struct SampleAsk {
+  double share = -1;    // in [0,1): a token is drawn there in the sum of the weights; negative: none is
+  float inv_t = 0;      // 1 / temperature; 0: no weights are asked for
+  int32_t row = 0;      // of logits
+  int32_t n_best = 0;   // largest logits asked for
+  int32_t column = -1;  // whose logit is asked for; negative: none
+  int32_t raw_sum = 0;  // 1: the sum of exp(z - max) is asked for
+};
+struct SampleFacts {
+  double sum, raw_sum;  // of the weights, of exp(z - max)
+  float max;            // -inf where all columns are masked or there are none: then all but finite is left as it was
+  int32_t arg;          // the lowest column that has it
+  int32_t finite;       // 0: NaN or +inf is among the logits; then all else is left as it was
+  int32_t drawn;        // the column where the weights, added by rising column, exceed share * sum
+  float drawn_z, column_z;
+};
+struct SampleScan {
+  SampleFacts* facts;    // (n)
+  float* best_z;         // (n, most_best): the n_best largest logits, falling; of equals the lower columns first
+  int32_t* best_column;  // (n, most_best); -1 where there are fewer columns
+  const float* logits;   // (rows, v), row stride ld
+  const SampleAsk* ask;  // (n)
+  int64_t n, v, most_best;
+  int64_t ld = 0;  // in elements; 0 = v
+};
+constexpr int64_t kMostSampleBest = 256;  // most_best at most
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
@@ -386,6 +426,7 @@ struct Ops {
   void (*embedding_bwd)(const EmbeddingBwd&, Stream);
   void (*cross_entropy_part)(const CrossEntropyPart&, Stream);
   void (*cross_entropy_finish)(const CrossEntropyFinish&, Stream);
+  void (*sample_scan)(const SampleScan&, Stream);
   void (*adamw)(const AdamW&, Stream);
   void (*sum_squares)(const SumSquares&, Stream);
   void (*cast)(const Cast&, Stream);
@@ -393,6 +434,7 @@ struct Ops {
   void (*scale)(const Scale&, Stream);
   void (*zero)(const Zero&, Stream);
   void (*read)(const Read&, Stream);
+  void (*upload)(const Upload&, Stream);
 };
 
 // The table for this CPU: the best of scalar, avx2, avx512, avx512_bf16 that cpuid allows, or the one named by `isa`
@@ -431,6 +473,7 @@ Cost cost(const EmbeddingFwd&);
 Cost cost(const EmbeddingBwd&);
 Cost cost(const CrossEntropyPart&);
 Cost cost(const CrossEntropyFinish&);
+Cost cost(const SampleScan&);  // of a row: one pass over its logits
 Cost cost(const AdamW&);
 Cost cost(const SumSquares&);
 Cost cost(const Cast&);
@@ -438,5 +481,6 @@ Cost cost(const Add&);
 Cost cost(const Scale&);
 Cost cost(const Zero&);
 Cost cost(const Read&);
+Cost cost(const Upload&);
 
 }  // namespace rw

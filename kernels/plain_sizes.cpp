@@ -47,6 +47,7 @@ constexpr Ops kPlainSizes{
     .embedding_bwd = nullptr,
     .cross_entropy_part = nullptr,
     .cross_entropy_finish = nullptr,
+    .sample_scan = nullptr,
     .adamw = nullptr,
     .sum_squares = nullptr,
     .cast = nullptr,
@@ -54,6 +55,7 @@ constexpr Ops kPlainSizes{
     .scale = nullptr,
     .zero = nullptr,
     .read = nullptr,
+    .upload = nullptr,
 };
 
 }  // namespace

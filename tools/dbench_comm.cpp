@@ -14,6 +14,7 @@
 #include "libcore/bench/comm/comm_record.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/mpi_link.h"
+#include "libcore/comm/nccl_comm.h"
 #include "libcore/spec/cluster_spec.h"
 #include "tools/dbench.h"
 #include "tools/job_command_line.h"
@@ -26,6 +27,7 @@ constexpr const char* kFooter =
     "  mpirun -n 2 dbench comm\n"
     "  mpirun -n 4 dbench comm -b 1K -e 64M -f 4 --op all_reduce --dtype f32 --dtype bf16 --json\n"
     "  mpirun -n 4 dbench comm --ranks-per-node 2 --tune=comm.json\n"
+    "  mpirun -n 8 dbench comm --device cuda\n"
     "  mpirun -n 4 dbench comm --op send_recv --pairs alone --cluster h100-sxm --cluster-fragment here.toml\n"
     "\n"
     "Exit code: 0 done, 3 a result was wrong. docs/collectives.md defines the columns.";
@@ -129,7 +131,16 @@ int run(int argc, const char* const* argv, Comm& job) {
     check_outputs(spec);
     if (!spec.tune.empty()) before = table_before(spec.tune);
   });
-  const auto comm = make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node), .all_reduce = policy});
+  const auto host = make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node), .all_reduce = policy});
+  std::unique_ptr<Device> device;
+  agree(job, [&] {
+    check_comm_bench(spec);
+    const std::vector<std::string> hosts = host->hosts();
+    const auto me = hosts.begin() + host->rank();
+    device = open_device({.device = spec.device, .local_rank = static_cast<int>(std::count(hosts.begin(), me, *me))});
+  });
+  const std::unique_ptr<Comm> on_device = device_comm(*host, *device);
+  Comm* const comm = on_device ? on_device.get() : host.get();
   Report report(job.rank() == 0, json);
   const std::vector<int> nodes = comm->nodes();
   CommFindings found{.spec = spec,
@@ -145,12 +156,12 @@ int run(int argc, const char* const* argv, Comm& job) {
                            .comm = *comm,
                            .policy = *policy,
                            .has_library = under_launcher(),
-                           .report = [&](const CommCase& c) { report.add(c); }};
+                           .report = [&](const CommCase& c) { report.add(c); },
+                           .device = on_device ? device.get() : nullptr};
   QuietMeter meter(0);
   meter.start();
   const double start = now_s();
   if (spec.tune.empty()) {
-    agree(job, [&] { check_comm_bench(spec); });
     run_comm_bench(bench);
   } else {
     const CommTable table = replace_rows(before, tune_all_reduce(bench));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
+#include "libcore/device/device.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/serve/generate.h"
 #include "libcore/text/tokenizer.h"
@@ -18,7 +19,7 @@ namespace rw {
 namespace {
 
 struct GenerateFlags {
-  std::string model, prompt, precision = "bf16";
+  std::string model, prompt, precision = "bf16", device = "cpu";
   int64_t max_tokens = 128, top_k = 0, seed = 0, threads = 0;
   double temperature = 1.0, top_p = 1.0;
   bool ignore_eos = false, json = false;
@@ -57,6 +58,7 @@ FieldList fields(GenerateFlags& g) {
        .help = "of activations and products",
        .choices = {"f32", "bf16"},
        .group = "Device"},
+      {.name = "device", .value = &g.device, .help = "cpu, cuda or cuda:N", .group = "Device"},
       {.name = "threads", .value = &g.threads, .help = "0: all cores", .min = 0, .max = 4096, .group = "Device"},
       {.name = "json", .value = &g.json, .help = "print one JSON object instead of the text as it comes"}};
 }
@@ -117,10 +119,12 @@ int dserve_generate(int argc, const char* const* argv) {
 
   const int threads = flags.threads > 0 ? static_cast<int>(flags.threads)
                                         : static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  const std::unique_ptr<Device> device = open_device({.device = flags.device, .threads = threads});
   Generator generator({.model = source.spec,
                        .precision = flags.precision == "f32" ? DType::f32 : DType::bf16,
                        .threads = threads,
-                       .max_tokens = std::min(source.spec.max_position, n_prompt + flags.max_tokens)},
+                       .max_tokens = std::min(source.spec.max_position, n_prompt + flags.max_tokens),
+                       .device = device.get()},
                       *source.weights);
   std::string text, pending;
   if (!flags.json) std::fwrite(prompt.data(), 1, prompt.size(), stdout);

@@ -36,6 +36,7 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  dserve --model runs/kjv --port 8000\n"
     "  mpirun -n 2 dserve --model llama-3.2-1b --tp 2 --itl-budget-ms 50 --out serving\n"
+    "  dserve --model llama-3.2-1b --device cuda\n"
     "  curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 32}'\n"
     "\n"
     "SIGTERM or SIGINT: no new requests, running ones are finished within --drain-timeout, exit 0 (1: some were cut "
@@ -101,6 +102,7 @@ class Events {
 };
 
 int lead(const ServeSpec& spec, Comm& world) {
+  const ServingDevice on = open_serving_device(spec, world);
   ApiServer server(spec);
   const int port = server.start();
   const std::string url = url_of(spec, port);
@@ -116,19 +118,21 @@ int lead(const ServeSpec& spec, Comm& world) {
                      .tokenizer_config = model.source.tokenizer_config_json,
                      .spec = model.source.spec,
                      .max_model_len = model.max_model_len,
-                     .created = model.created};
+                     .created = model.created,
+                     .device = on.device->name()};
   std::vector<WarmPrompt> warmup = read_warmup_file(spec.warmup, served);
   // Goes out before the weights are read: a script can watch /health.
   const Json line = {{"url", url}, {"port", port}, {"model", model.name}};
   fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
   std::fflush(stdout);
-  const std::unique_ptr<Engine> engine = make_engine(spec, model, std::move(warmup), world);
+  const std::unique_ptr<Engine> engine = make_engine(spec, model, std::move(warmup), on, world);
   Events events(spec);
   events.write("start", {{"version", version()},
                          {"url", url},
                          {"model", model.name},
                          {"identity", model.identity},
                          {"ranks", world.size()},
+                         {"device", on.device->name()},
                          {"max_model_len", model.max_model_len}});
   server.serve(std::move(served), *engine);
   serving_began();

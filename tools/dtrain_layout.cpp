@@ -31,6 +31,11 @@ void check_left_open(const TrainSpec& spec) {
   differs(&TrainSpec::recompute_layers, "recompute-layers");
   differs(&TrainSpec::schedule, "schedule");
   differs(&TrainSpec::stage_layers, "stage-layers");
+  if (spec.device != untouched.device && spec.cluster.empty())
+    fail(ErrorKind::usage,
+         "--layout auto on --device {} needs --cluster, a file that says what the devices can do; without it the "
+         "CPU is measured",
+         spec.device);
 }
 
 ClusterSpec noted_cluster(const TrainSpec& spec, Comm& world) {
@@ -54,7 +59,7 @@ void take_planned_layout(TrainSpec& spec, Comm& world) {
     asked.seq_len = spec.seq_len;
     asked.precision = spec.precision;
     asked.threads = std::max<int64_t>(1, spec.threads);
-    asked.backend = "cpu";
+    asked.backend = spec.device == "cpu" ? "cpu" : "accelerator";
     const PlanInputs inputs(asked, spec.cluster.empty() ? measured : load_cluster_spec(spec.cluster));
     PlanQuestion question = inputs.question();
     question.ranks = world.size();
@@ -66,7 +71,9 @@ void take_planned_layout(TrainSpec& spec, Comm& world) {
       fail(ErrorKind::verdict, "--layout auto: nothing fits on {} ranks: {}{}", question.ranks, answer.nothing_fits,
            answer.remedy.empty() ? "" : "; what would: " + answer.remedy);
     take_exact_memory(question, answer.plans.front());
+    const std::string device = spec.device;  // the cluster's kind does not decide where this run is
     read_toml(fields(spec), plan_toml(inputs, answer.plans.front()), "the plan", {"plan", "predicted"}, &tables);
+    spec.device = device;
     log_info("plan: {}, micro-batch {}", answer.plans.front().layout.text(), answer.plans.front().layout.micro_batch);
   });
   spec.layout_by = "flags";

@@ -6,6 +6,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/quant_layout.h"
+#include "kernels/cpu/sample_scan.h"
 #include "kernels/cpu/variant.h"
 #include "kernels/ops.h"
 
@@ -43,6 +44,7 @@ namespace {
     .embedding_bwd = cpu_##set::embedding_bwd,                \
     .cross_entropy_part = cpu_##set::cross_entropy_part,      \
     .cross_entropy_finish = cpu_##set::cross_entropy_finish,  \
+    .sample_scan = cpu_sample_scan,                           \
     .adamw = cpu_##set::adamw,                                \
     .sum_squares = cpu_##set::sum_squares,                    \
     .cast = cpu_##set::cast,                                  \
@@ -50,6 +52,7 @@ namespace {
     .scale = cpu_##set::scale,                                \
     .zero = cpu_zero,                                         \
     .read = cpu_read,                                         \
+    .upload = cpu_upload,                                     \
   }
 // clang-format on
 

@@ -20,4 +20,8 @@ void cpu_read(const Read& a, Stream) {
   if (a.n > 0) std::memcpy(a.host, a.device, static_cast<size_t>(a.n * dtype_bytes(a.t)));
 }
 
+void cpu_upload(const Upload& a, Stream) {
+  if (a.device != a.host && a.bytes > 0) std::memcpy(a.device, a.host, static_cast<size_t>(a.bytes));
+}
+
 }  // namespace rw

@@ -6,5 +6,6 @@ namespace rw {
 
 void cpu_zero(const Zero&, Stream);
 void cpu_read(const Read&, Stream);
+void cpu_upload(const Upload&, Stream);
 
 }  // namespace rw

@@ -88,4 +88,9 @@ void read(const Read& a, Stream s) {
   RW_CUDA(cudaStreamSynchronize(native(s)));
 }
 
+void upload(const Upload& a, Stream s) {
+  if (a.bytes > 0 && a.device != a.host)
+    RW_CUDA(cudaMemcpyAsync(a.device, a.host, static_cast<size_t>(a.bytes), cudaMemcpyHostToDevice, native(s)));
+}
+
 }  // namespace rw::cuda

@@ -11,7 +11,7 @@
 
 namespace rw::cuda {
 
-constexpr size_t kMostSharedBytes = 227 << 10;  // a block's, of compute capability 9.0
+constexpr size_t kMostSharedBytes = 163 << 10;  // a block's, of compute capability 8.0; 9.0 has 227 KiB
 
 inline cudaStream_t native(Stream s) { return static_cast<cudaStream_t>(s.native); }
 

@@ -32,6 +32,7 @@ const Ops& cuda_ops() {
       .embedding_bwd = cuda::embedding_bwd,
       .cross_entropy_part = cuda::cross_entropy_part,
       .cross_entropy_finish = cuda::cross_entropy_finish,
+      .sample_scan = cuda::sample_scan,
       .adamw = cuda::adamw,
       .sum_squares = cuda::sum_squares,
       .cast = cuda::cast,
@@ -39,6 +40,7 @@ const Ops& cuda_ops() {
       .scale = cuda::scale,
       .zero = cuda::zero,
       .read = cuda::read,
+      .upload = cuda::upload,
   };
   return table;
 }

@@ -2,7 +2,17 @@
 #pragma once
 #include "kernels/ops.h"
 
+namespace rw {
+
+const Ops& cuda_ops();
+
+}  // namespace rw
+
 namespace rw::cuda {
+
+// What a device gives out: cuda_ops(), and in a simulator whose guard is on, for this host thread, with a look at where
+// the operands lie.
+const Ops& device_ops();
 
 void gemm(const Gemm&, Stream);
 void gemm_pack(const GemmPack&, Stream);
@@ -31,6 +41,7 @@ void embedding_fwd(const EmbeddingFwd&, Stream);
 void embedding_bwd(const EmbeddingBwd&, Stream);
 void cross_entropy_part(const CrossEntropyPart&, Stream);
 void cross_entropy_finish(const CrossEntropyFinish&, Stream);
+void sample_scan(const SampleScan&, Stream);
 void adamw(const AdamW&, Stream);
 void sum_squares(const SumSquares&, Stream);
 void cast(const Cast&, Stream);
@@ -38,5 +49,6 @@ void add(const Add&, Stream);
 void scale(const Scale&, Stream);
 void zero(const Zero&, Stream);
 void read(const Read&, Stream);
+void upload(const Upload&, Stream);
 
 }  // namespace rw::cuda

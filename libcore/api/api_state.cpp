@@ -26,7 +26,8 @@ void ApiState::set_loaded(LoadedModel loaded) {
   metrics.set_model({.name = loaded.model.name,
                      .identity = loaded.model.identity,
                      .max_model_len = loaded.model.max_model_len,
-                     .pages = loaded.engine->stats().pages});
+                     .pages = loaded.engine->stats().pages,
+                     .device = loaded.model.device});
   loaded_ = std::make_unique<const LoadedModel>(std::move(loaded));
   ready_.store(loaded_.get(), std::memory_order_release);
 }

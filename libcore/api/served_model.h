@@ -18,7 +18,8 @@ struct ServedModel {
   std::string tokenizer_config;                 // tokenizer_config.json, for templates that requests bring; or empty
   ModelSpec spec;
   int64_t max_model_len = 0;
-  int64_t created = 0;  // seconds since 1970
+  int64_t created = 0;         // seconds since 1970
+  std::string device = "cpu";  // by name: "cuda:0 (NVIDIA H200)"
 };
 
 }  // namespace rw

@@ -49,6 +49,7 @@ struct ModelSeries {
   ModelSeries(const MetricsModel& model, const ServeSpec& spec)
       : registry({{"model_name", model.name}, {"model_identity", model.identity}}),
         requests(registry, spec.slo_ttft_ms / 1000, spec.slo_itl_ms / 1000) {
+    registry.gauge("rankwright_device_info", "What the first rank computes on.", {{"device", model.device}}).set(1);
     for (const EngineRead& r : kEngineGauges)
       registry.gauge_of(r.name, r.help, [this, f = r.field] { return static_cast<double>(stats.*f); });
     for (const EngineRead& r : kEngineCounters)

@@ -25,6 +25,7 @@ struct FinishedSequence {
 struct MetricsModel {
   std::string name, identity;
   int64_t max_model_len, pages;
+  std::string device;
 };
 
 class ServerMetrics {

@@ -307,6 +307,7 @@ AsyncSaver::AsyncSaver(const AsyncSaveOptions& options, Comm& comm) : impl_(std:
   }
   SaverOptions upload = options.saver;
   upload.memory_bytes = kUploadPoolBytes;
+  upload.copy = nullptr;  // what it reads lies in a file
   m.uploader.emplace(upload);
 }
 AsyncSaver::~AsyncSaver() = default;

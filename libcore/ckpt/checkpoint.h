@@ -29,9 +29,10 @@ struct SaveReport {
 // every tensor; empty boxes are legal). `identity` (run id, model, ...) and `state` (step, data position, loss scale,
 // ...) are rank 0's. Commits only when every rank's file is complete and fsynced; otherwise throws SharedError{runtime}
 // on all ranks alike with the first cause (disk full names the path and the bytes), leaving earlier checkpoints
-// untouched.
+// untouched. `copy` reads pieces that do not lie in the host's memory.
 SaveReport save_checkpoint(const std::filesystem::path& checkpoints_dir, int64_t step,
-                           const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state, Comm& comm);
+                           const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state, Comm& comm,
+                           const CopyPiece& copy = nullptr);
 
 // Where a box of a tensor lies.
 struct StoredPiece {

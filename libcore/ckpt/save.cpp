@@ -10,10 +10,10 @@
 namespace rw {
 
 SaveReport save_checkpoint(const std::filesystem::path& checkpoints_dir, int64_t step,
-                           const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state,
-                           Comm& comm) {
+                           const std::vector<TensorPiece>& pieces, const Json& identity, const Json& state, Comm& comm,
+                           const CopyPiece& copy) {
   const double start_s = now_s();
-  AsyncSaver saver({.durable = checkpoints_dir, .local = {}, .saver = {}}, comm);
+  AsyncSaver saver({.durable = checkpoints_dir, .local = {}, .saver = {.copy = copy}}, comm);
   saver.request(
       {.step = step, .pieces = pieces, .identity = identity.dump(), .state = state.dump(), .must_differ = false});
   const SaveNews news = saver.settle().back();

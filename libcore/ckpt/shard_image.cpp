@@ -25,7 +25,8 @@ void add_piece(std::map<std::string, TensorRecord>& by_name, const TensorPiece& 
 
 }  // namespace
 
-ShardImage::ShardImage(std::vector<TensorPiece> pieces) : pieces_(std::move(pieces)) {
+ShardImage::ShardImage(std::vector<TensorPiece> pieces, CopyPiece copy)
+    : pieces_(std::move(pieces)), copy_(copy != nullptr ? std::move(copy) : stream_copy) {
   std::map<std::string, TensorRecord> by_name;
   for (const TensorPiece& piece : pieces_) add_piece(by_name, piece);
 }
@@ -65,7 +66,7 @@ void ShardImage::fill(int64_t begin, int64_t end, char* dst) const {
     } else {
       const int64_t n = std::min(end, range.end) - at;
       const char* data = static_cast<const char*>(pieces_[*next].data);
-      stream_copy(dst + (at - begin), data + (at - range.begin), n);
+      copy_(dst + (at - begin), data + (at - range.begin), n);
       at += n;
       ++next;
     }

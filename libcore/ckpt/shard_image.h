@@ -14,7 +14,7 @@ namespace rw {
 
 class ShardImage {
  public:
-  explicit ShardImage(std::vector<TensorPiece> pieces);
+  explicit ShardImage(std::vector<TensorPiece> pieces, CopyPiece copy = nullptr);
   // The same file but for the data: names, dtypes, shapes and boxes agree.
   bool fits(const std::vector<TensorPiece>& pieces) const;
   void set_data(const std::vector<TensorPiece>& pieces);  // which must fit
@@ -31,6 +31,7 @@ class ShardImage {
 
  private:
   std::vector<TensorPiece> pieces_;
+  CopyPiece copy_;
   ShardLayout layout_;
   std::vector<ByteRange> ranges_;  // of each piece in the file; empty boxes: [0, 0)
   std::vector<size_t> in_file_;    // pieces with data, in file order

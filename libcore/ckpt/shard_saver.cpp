@@ -156,9 +156,18 @@ struct ShardSaver::Impl {
     ++copying;
     lock.unlock();
     const int64_t begin = plan.part_begin(part);
-    image->fill(begin, plan.part_end(part), memory_at(begin));
+    std::string problem;  // of a device whose memory is read
+    try {
+      image->fill(begin, plan.part_end(part), memory_at(begin));
+    } catch (const std::exception& e) {
+      problem = fmt::format("{}: {}", file.string(), e.what());
+    }
     lock.lock();
     --copying;
+    if (!problem.empty()) {
+      if (error.empty()) error = problem;
+      wake_all();
+    }
     --parts_left[static_cast<size_t>(part / plan.parts_per_unit)];
     if (copying == 0 && (all_claimed() || ended())) {
       if (!ended()) state = SaveState::writing;
@@ -263,7 +272,7 @@ struct ShardSaver::Impl {
     caller_wakes.wait(lock, [&] { return !preparing; });
     // Both threads are parked: what is theirs at other times may be changed.
     if (image != nullptr && image->fits(pieces)) image->set_data(pieces);
-    else image = std::make_unique<ShardImage>(pieces);
+    else image = std::make_unique<ShardImage>(pieces, options.copy);
   }
 
   // One of the caller's threads, until nothing is left to be begun.

@@ -20,6 +20,7 @@ struct SaverOptions {
   int64_t memory_bytes = 0;  // of the pool; 0: whatever the image needs. Rounded up to a few units
   double bytes_per_s = 0;    // ceiling of the writing, so that it cannot starve other users of the disk; 0: none
   int threads = 1;           // of the caller's team, for finish_staging()
+  CopyPiece copy = nullptr;  // of pieces that do not lie in the host's memory
 };
 
 enum class SaveState { idle, staging, writing, written, failed };

@@ -1,6 +1,7 @@
 // Communicators. Size 1 is SelfComm, so nobody asks `if (size > 1)`. Ranks are threads (ThreadComm, tests), or
 // processes (MpiComm). Every wait has a timeout and names the peer it waited for.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,12 @@ struct Request {
 using Cuts = std::span<const int64_t>;
 // n elements in equal parts, as near as can be: cut r is n * r / ranks.
 std::vector<int64_t> even_cuts(int64_t n, int ranks);
+
+// Messages from one rank of a communicator to another.
+struct MessageEdge {
+  int from = 0, to = 0;
+  auto operator<=>(const MessageEdge&) const = default;
+};
 
 // Where a rank stands, whatever group it is in.
 struct Placement {
@@ -80,10 +87,21 @@ class Comm {
   // for such a send never blocks. Of two ranks that swap large messages one must start its receive before it waits.
   virtual Request send_start(const void* data, int64_t bytes, int peer, int tag) = 0;
   virtual Request recv_start(void* data, int64_t bytes, int peer, int tag) = 0;
+  // Collective, the same on all ranks, before messages go along these edges: makes them fast where that takes
+  // preparation (device memory, nccl_comm.h).
+  virtual void prepare_messages(std::span<const MessageEdge>) {}
   virtual void progress() = 0;
-  virtual void look_for_dead_peers() {}    // Error{runtime} when one is known to be gone
+  // Error{runtime} when one is known to be gone. From any thread.
+  virtual void look_for_dead_peers() {}
   virtual bool done(Request request) = 0;  // after some progress()
   virtual void wait(Request request) = 0;
+  // Whether wait() may block. Where the data lies on a device, the device waits and the host goes on.
+  virtual bool wait_blocks(Request) { return true; }
+  // Whether the device did what wait() made it wait for.
+  virtual bool device_did(Request) { return true; }
+  // Seconds that the device stood still in waits that are over, since the last call. Called where the host has just
+  // waited for the device.
+  virtual double take_stalled_s() { return 0; }
 
   void all_reduce(void* data, int64_t n, DType t, ReduceOp op) { wait(all_reduce_start(data, n, t, op)); }
   void reduce_scatter(void* data, Cuts cuts, DType t) { wait(reduce_scatter_start(data, cuts, t)); }

@@ -77,6 +77,9 @@ class MpiComm final : public Comm {
 
   int64_t mapped_bytes() const override { return c_.board ? c_.board->mapped_bytes() : 0; }
   void progress() override { step(); }
+  void look_for_dead_peers() override {
+    if (c_.board) c_.board->look_for_dead_peers();
+  }
   bool done(Request r) override { return r.id < 0 || (r.mail ? mail_.done(r.id) : leaders_.done(r.id)); }
   void wait(Request r) override {
     if (done(r)) return;

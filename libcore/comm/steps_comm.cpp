@@ -109,6 +109,7 @@ class StepsComm final : public Comm {
     c_.direct->progress();
     step();
   }
+  void look_for_dead_peers() override { c_.direct->look_for_dead_peers(); }
   bool done(Request r) override {
     if (r.id >= -1) return c_.direct->done(r);
     CHECK(-2 - r.id < next_, "request %lld was not started here", static_cast<long long>(r.id));

@@ -6,15 +6,40 @@
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
-#include "libcore/base/units.h"
 #include "libcore/comm/cuts.h"
-#include "libcore/comm/patience.h"
+#include "libcore/comm/polled_wait.h"
 
 namespace rw {
 namespace {
 
-constexpr double kLastLookS = 1e-3;
 constexpr auto kKinds = static_cast<size_t>(CommKind::n_kinds);
+
+void keep(CommRecord& record, const CommOp& op) {
+  record.last[static_cast<size_t>(record.n_ops++ % CommRecord::kKept)] = op;
+}
+
+void end_op(CommRecord& record, int64_t number, CommOp op, CommOp::State state) {
+  op.state = state;
+  op.end_s = now_s();
+  record.total_s += op.end_s - op.start_s;
+  if (record.n_ops - number <= CommRecord::kKept) record.last[static_cast<size_t>(number % CommRecord::kKept)] = op;
+  else if (state == CommOp::State::failed) keep(record, op);
+}
+
+// Those of the operations that a device waits for that are done.
+void end_done(CommRecord& record) {
+  while (!record.on_device.empty() && record.on_device.front().comm->device_did(record.on_device.front().request)) {
+    end_op(record, record.on_device.front().number, record.on_device.front().op, CommOp::State::done);
+    record.on_device.pop_front();
+  }
+}
+
+// An operation failed: what the device still waited for did not come.
+void fail_on_device(CommRecord& record) {
+  for (const CommRecord::OnDevice& o : record.on_device)
+    end_op(record, o.number, o.op, o.comm->device_did(o.request) ? CommOp::State::done : CommOp::State::failed);
+  record.on_device.clear();
+}
 
 class WatchedComm final : public Comm {
  public:
@@ -27,6 +52,7 @@ class WatchedComm final : public Comm {
   ~WatchedComm() override {
     std::erase(record_->comms, inner_.get());
     record_->n_open -= static_cast<int64_t>(open_.size());
+    std::erase_if(record_->on_device, [this](const auto& o) { return o.comm == inner_.get(); });
   }
 
   int rank() const override { return inner_->rank(); }
@@ -66,14 +92,17 @@ class WatchedComm final : public Comm {
   }
   void wait(Request request) override {
     const Exposed timer(*record_);
+    const bool may_block = inner().wait_blocks(request);
     try {
-      if (record_->n_open > static_cast<int64_t>(open_.size())) wait_with_others(request);
+      if (may_block && record_->n_open > static_cast<int64_t>(open_.size())) wait_with_others(request);
       inner().wait(request);
     } catch (...) {
+      fail_on_device(*record_);
       close(request, CommOp::State::failed);
       throw;
     }
-    close(request, CommOp::State::done);
+    if (may_block || inner_->device_did(request)) close(request, CommOp::State::done);
+    else hand_over(request);
   }
   void broadcast(void* data, int64_t bytes, int root) override {
     wait(start({CommKind::broadcast, bytes}, [&] {
@@ -88,6 +117,11 @@ class WatchedComm final : public Comm {
     }));
   }
   std::unique_ptr<Comm> split(int color, int key) override { return inner().split(color, key); }
+  void prepare_messages(std::span<const MessageEdge> edges) override { inner().prepare_messages(edges); }
+  void look_for_dead_peers() override { inner_->look_for_dead_peers(); }
+  bool wait_blocks(Request request) override { return inner_->wait_blocks(request); }
+  bool device_did(Request request) override { return inner_->device_did(request); }
+  double take_stalled_s() override { return inner_->take_stalled_s(); }
 
  private:
   struct Call {
@@ -116,25 +150,9 @@ class WatchedComm final : public Comm {
   // This rank has operations under way on other communicators too. A peer may wait for those before it comes to this
   // one: all are moved on until this one is done. The time limit is inner().wait()'s to report.
   void wait_with_others(Request request) {
-    Patience patience(nullptr, ranks_fit_cores(size()));
-    while (!inner().done(request)) {
+    wait_while_moving(inner(), request, [this] {
       for (Comm* comm : record_->comms) comm->progress();
-      patience.pause();
-      if (patience.slept()) inner_->look_for_dead_peers();
-      if (patience.waited_s() > timeout_s_) {
-        inner_->set_timeout(kLastLookS);
-        try {
-          inner_->wait(request);
-        } catch (const Error& e) {
-          // Its own words, with the time that was waited in all.
-          std::string text = e.what();
-          const std::string last_look = "within " + format_seconds(kLastLookS);
-          if (const size_t at = text.find(last_look); at != std::string::npos)
-            text.replace(at, last_look.size(), "within " + format_seconds(timeout_s_));
-          throw Error(e.kind(), text);
-        }
-      }
-    }
+    });
   }
 
   template <typename F>
@@ -146,6 +164,7 @@ class WatchedComm final : public Comm {
     if (!count) count = &record_->counts[{group_, call.kind}];
     ++count->calls;
     count->bytes += call.bytes;
+    end_done(*record_);
     open_.push_back({.request = {},
                      .number = record_->n_ops,
                      .op = {.kind = call.kind,
@@ -160,7 +179,7 @@ class WatchedComm final : public Comm {
                             .step = record_->step,
                             .micro_batch = record_->micro_batch}});
     ++record_->n_open;
-    keep(open_.back().op);
+    keep(*record_, open_.back().op);
     if (record_->on_start) record_->on_start(open_.back().op);
     try {
       const Request request = call_inner();
@@ -168,28 +187,40 @@ class WatchedComm final : public Comm {
       else open_.back().request = request;
       return request;
     } catch (...) {
+      fail_on_device(*record_);
       end(open_.size() - 1, CommOp::State::failed);
       throw;
     }
   }
 
-  void keep(const CommOp& op) { record_->last[static_cast<size_t>(record_->n_ops++ % CommRecord::kKept)] = op; }
+  size_t find(Request request) const {
+    size_t i = 0;
+    while (i < open_.size() && (open_[i].request.id != request.id || open_[i].request.mail != request.mail)) ++i;
+    return i;
+  }
 
   void close(Request request, CommOp::State state) {
-    for (size_t i = 0; i < open_.size(); ++i)
-      if (open_[i].request.id == request.id && open_[i].request.mail == request.mail) return end(i, state);
+    if (const size_t i = find(request); i < open_.size()) end(i, state);
   }
 
   void end(size_t i, CommOp::State state) {
-    Open ended = open_[i];
+    const Open ended = take(i);
+    end_op(*record_, ended.number, ended.op, state);
+  }
+
+  // The device waits for it from here on.
+  void hand_over(Request request) {
+    const size_t i = find(request);
+    if (i == open_.size()) return;
+    const Open open = take(i);
+    record_->on_device.push_back({inner_.get(), request, open.number, open.op});
+  }
+
+  Open take(size_t i) {
+    const Open taken = open_[i];
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
     --record_->n_open;
-    ended.op.state = state;
-    ended.op.end_s = now_s();
-    record_->total_s += ended.op.end_s - ended.op.start_s;
-    if (record_->n_ops - ended.number <= CommRecord::kKept)
-      record_->last[static_cast<size_t>(ended.number % CommRecord::kKept)] = ended.op;
-    else if (state == CommOp::State::failed) keep(ended.op);
+    return taken;
   }
 
   std::unique_ptr<Comm> inner_;
@@ -202,6 +233,16 @@ class WatchedComm final : public Comm {
 };
 
 }  // namespace
+
+void CommRecord::add_stalls() {
+  try {
+    for (Comm* comm : comms) exposed_s += comm->take_stalled_s();
+  } catch (...) {
+    fail_on_device(*this);
+    throw;
+  }
+  end_done(*this);
+}
 
 const char* comm_kind_name(CommKind kind) {
   switch (kind) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -64,6 +65,17 @@ struct CommRecord {
   // The communicators that write here, and their operations under way: while one is waited for, all are moved on.
   std::vector<Comm*> comms;
   int64_t n_open = 0;
+  // Operations that the rank waited for, and for which the device waits (nccl_comm.h), not yet seen to be done.
+  struct OnDevice {
+    Comm* comm;
+    Request request;
+    int64_t number;  // of the operation, as n_ops counts
+    CommOp op;
+  };
+  std::deque<OnDevice> on_device;
+  // Adds to exposed_s what the device stood still in such waits. Called where the host has just waited for the device;
+  // throws when one of them failed.
+  void add_stalls();
 
   // The kept operations, oldest first, one a line: op, group, sequence, bytes, peer (rank in the group, of messages),
   // state, seconds (so far, when it is under way), phase, step, micro_batch.

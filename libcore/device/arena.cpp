@@ -11,6 +11,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/units.h"
+#include "libcore/device/device_memory.h"
 
 namespace rw {
 namespace {
@@ -25,6 +26,18 @@ void touch(std::byte* data, int64_t bytes, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t offset = 0; offset < bytes; offset += kPage)
     *reinterpret_cast<volatile std::byte*>(data + offset) = std::byte{0};
+}
+
+// What gives back most of this owner's memory for the least that it costs.
+const char* cheapest_remedy(MemoryOwner owner) {
+  switch (owner) {
+    case MemoryOwner::activations:
+    case MemoryOwner::workspace: return "use --recompute full, or a smaller --micro-batch or --seq-len";
+    case MemoryOwner::gradients: return "use --zero 2, more --tp or --pp, or a smaller model";
+    case MemoryOwner::optimizer: return "use --zero 1, more --tp or --pp, or a smaller model";
+    case MemoryOwner::kv: return "use --kv-dtype int8, or a smaller --max-model-len, --max-num-seqs or --memory";
+    default: return "use a smaller model, --micro-batch or --seq-len";
+  }
 }
 
 }  // namespace
@@ -46,7 +59,11 @@ const char* memory_owner_name(MemoryOwner o) {
 }
 
 Arena::~Arena() {
-  for (const Block& block : blocks_) ::munmap(block.data, static_cast<size_t>(block.bytes));
+  for (const Block& block : blocks_) switch (block.place) {
+      case Place::mapped: ::munmap(block.data, static_cast<size_t>(block.bytes)); break;
+      case Place::device: device_->release(block.data); break;
+      case Place::device_host: device_->release_host(block.data); break;
+    }
 }
 
 void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
@@ -57,14 +74,19 @@ void* Arena::take(int64_t bytes, MemoryOwner owner, int threads) {
     held_[static_cast<size_t>(owner)] += rounded;
     return fake;
   }
+  if (device_ != nullptr) return keep(device_->allocate(rounded), rounded, bytes, owner, Place::device);
   void* data = map(rounded, bytes, owner);
   touch(static_cast<std::byte*>(data), rounded, threads);
   return data;
 }
 
-void* Arena::take_untouched(int64_t bytes, MemoryOwner owner) { return map(round_up(bytes), bytes, owner); }
+void* Arena::take_untouched(int64_t bytes, MemoryOwner owner) {
+  return device_ != nullptr ? take(bytes, owner) : map(round_up(bytes), bytes, owner);
+}
 
 void* Arena::take_host(int64_t bytes, MemoryOwner owner) {
+  if (device_ != nullptr)
+    return keep(device_->allocate_host(round_up(bytes)), round_up(bytes), bytes, owner, Place::device_host);
   void* data = map(round_up(bytes), bytes, owner);
   // What a dry run reads of it is zeros, which need no memory.
   if (kind_ == ArenaKind::memory) touch(static_cast<std::byte*>(data), round_up(bytes), 1);
@@ -75,20 +97,25 @@ void* Arena::map(int64_t rounded, int64_t bytes, MemoryOwner owner) {
   void* data = rounded > available_bytes() ? MAP_FAILED
                                            : ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
+  if (data != MAP_FAILED && rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+  return keep(data == MAP_FAILED ? nullptr : data, rounded, bytes, owner, Place::mapped);
+}
+
+// Enters a block, or says why there is none (null).
+void* Arena::keep(void* data, int64_t rounded, int64_t bytes, MemoryOwner owner, Place place) {
+  if (data == nullptr) {
     std::string holders;
     for (size_t i = 0; i < held_.size(); ++i)
       if (held_[i] > 0)
         holders += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(i)),
                                format_bytes(static_cast<double>(held_[i])));
-    fail(ErrorKind::runtime,
-         "out of memory: {} asked for {}, {} are available; held so far:{} use a smaller model, --micro-batch or "
-         "--seq-len",
-         format_bytes(static_cast<double>(bytes)), memory_owner_name(owner),
-         format_bytes(static_cast<double>(available_bytes())), holders.empty() ? " nothing;" : holders);
+    const bool on_device = place == Place::device;
+    fail(ErrorKind::runtime, "out of memory{}: {} asked for {}, {} are available; held so far:{} {}",
+         on_device ? " on " + device_->name() : "", memory_owner_name(owner), format_bytes(static_cast<double>(bytes)),
+         format_bytes(static_cast<double>(on_device ? device_->free_bytes() : available_bytes())),
+         holders.empty() ? " nothing;" : holders, cheapest_remedy(owner));
   }
-  if (rounded >= kHugePage) ::madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
-  blocks_.push_back({data, rounded});
+  blocks_.push_back({data, rounded, place});
   held_[static_cast<size_t>(owner)] += rounded;
   return data;
 }

@@ -26,7 +26,7 @@ Decoder::Decoder(const DecoderPlan& plan, const Exec& exec, Arena& arena)
                                     : block_workspace_bytes(rows, plan.max_seqs, s, exec_);
   const int64_t workspace = std::max(blocks, linear_fwd_workspace_bytes(plan.logit_rows, head, exec_));
   exec_.workspace = arena.take(workspace, MemoryOwner::workspace, threads);
-  if (!plan.spec.learned_position()) rope_ = std::make_unique<RopeTable>(plan.spec, plan.max_position);
+  if (!plan.spec.learned_position()) rope_ = std::make_unique<RopeTable>(plan.spec, plan.max_position, exec_, arena);
   const auto take = [&](int64_t width) {
     return arena.take(rows * width * element, MemoryOwner::activations, threads);
   };

@@ -27,6 +27,8 @@ class Decoder {
   // Takes activations and workspace from the arena; exec's workspace is set by this class.
   Decoder(const DecoderPlan& plan, const Exec& exec, Arena& arena);
 
+  // ids, the batch's arrays and the rows of logits lie where ops read them.
+  //
   // Paged pages per layer: called for each layer before it runs.
   using LayerPages = std::function<PagedKv(int64_t layer)>;
   void forward_paged(const int32_t* ids, const AttnBatch& batch, const LayerPages& pages, WeightSource& weights);

@@ -85,11 +85,11 @@ Head::Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParall
     return;
   }
   logits_ = take(plan_.chunk_rows * plan_.vocab * element);
-  losses_ = floats(plan_.chunk_rows);
+  losses_ = arena.take_mirrored<float>(plan_.kept_batches * plan_.max_rows, MemoryOwner::data);
+  kept_.reserve(static_cast<size_t>(plan_.kept_batches));
   parts_ = take_shared(tp.comm(), arena,
                        {.bytes = tp.place().size * plan_.chunk_rows * 3 * static_cast<int64_t>(sizeof(float)),
                         .owner = MemoryOwner::activations});
-  host_losses_.resize(static_cast<size_t>(plan_.chunk_rows));
 }
 
 const void* Head::normed(const HeadWeights& w, const void* x, int64_t rows, const BlockContext& ctx) {
@@ -109,7 +109,7 @@ const void* Head::normed(const HeadWeights& w, const void* x, int64_t rows, cons
   return ctx.tp.gather(norm_, rows, TpBuffer::gathered);
 }
 
-double Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx) {
+void Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx) {
   const Exec& exec = ctx.exec;
   const int64_t n = chunk.n, tp = ctx.tp.place().size, part_n = n * 3;
   linear_fwd(logits_, row(chunk.normed, chunk.first, ctx.shape.c, exec.t), n, w.head, exec);
@@ -125,7 +125,7 @@ double Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockCon
   cuts_.clear();
   for (int64_t r = 0; r <= tp; ++r) cuts_.push_back(r * part_n);
   ctx.tp.comm().all_gather(mine, parts_.data, cuts_, DType::f32);
-  exec.ops.cross_entropy_finish({.loss = losses_,
+  exec.ops.cross_entropy_finish({.loss = losses_.device + kept_rows_ + chunk.first,
                                  .logits = logits_,
                                  .parts = parts_.floats(),
                                  .n_parts = tp,
@@ -136,28 +136,50 @@ double Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockCon
                                  .d_scale = chunk.d_scale,
                                  .t = exec.t},
                                 exec.stream);
-  exec.ops.read({.host = host_losses_.data(), .device = losses_, .n = n, .t = DType::f32}, exec.stream);
+}
+
+void Head::keep_losses(int64_t rows) {
+  CHECK(static_cast<int64_t>(kept_.size()) < plan_.kept_batches, "losses of %lld batches are kept, and one more comes",
+        static_cast<long long>(plan_.kept_batches));
+  kept_.push_back(rows);
+  kept_rows_ += rows;
+}
+
+// By chunks and batches, as they were made.
+double Head::take_loss(const Exec& exec) {
+  exec.ops.read({.host = losses_.host, .device = losses_.device, .n = kept_rows_, .t = DType::f32}, exec.stream);
   double sum = 0;
-  for (int64_t r = 0; r < n; ++r) sum += static_cast<double>(host_losses_[static_cast<size_t>(r)]);
+  const float* at = losses_.host;
+  for (const int64_t rows : kept_) {
+    double batch = 0;
+    for (int64_t first = 0; first < rows; first += plan_.chunk_rows) {
+      double chunk = 0;
+      for (int64_t r = first; r < std::min(rows, first + plan_.chunk_rows); ++r) chunk += static_cast<double>(at[r]);
+      batch += chunk;
+    }
+    sum += batch;
+    at += rows;
+  }
+  kept_.clear();
+  kept_rows_ = 0;
   return sum;
 }
 
-double Head::loss(const HeadWeights& w, const void* x, const int32_t* target, int64_t rows, const BlockContext& ctx) {
+void Head::loss(const HeadWeights& w, const void* x, const int32_t* target, int64_t rows, const BlockContext& ctx) {
   const void* all = normed(w, x, rows, ctx);
-  double sum = 0;
   for (int64_t first = 0; first < rows; first += plan_.chunk_rows)
-    sum += chunk_loss(w,
-                      {.normed = all,
-                       .target = target,
-                       .first = first,
-                       .n = std::min(plan_.chunk_rows, rows - first),
-                       .d_scale = 0.0f},
-                      ctx);
-  return sum;
+    chunk_loss(w,
+               {.normed = all,
+                .target = target,
+                .first = first,
+                .n = std::min(plan_.chunk_rows, rows - first),
+                .d_scale = 0.0f},
+               ctx);
+  keep_losses(rows);
 }
 
-double Head::loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
-                               const BlockContext& ctx) {
+void Head::loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
+                             const BlockContext& ctx) {
   const Exec& exec = ctx.exec;
   const int64_t c = ctx.shape.c;
   const int64_t head_group = layout.find_group(layout.tied_here() ? GroupKind::token_embedding : GroupKind::head);
@@ -166,10 +188,9 @@ double Head::loss_and_backward(const HeadWeights& w, const Backward& b, const Pa
   const GradPlace head_place = sink.open(head_group);
   float* d_head = end_params(layout, head_place.base).head_w;
   void* d_normed = ctx.tp.partial(TpBuffer::d_mlp_norm);
-  double sum = 0;
   for (int64_t first = 0; first < b.rows; first += plan_.chunk_rows) {
     const int64_t n = std::min(plan_.chunk_rows, b.rows - first);
-    sum += chunk_loss(w, {.normed = all, .target = b.target, .first = first, .n = n, .d_scale = b.d_scale}, ctx);
+    chunk_loss(w, {.normed = all, .target = b.target, .first = first, .n = n, .d_scale = b.d_scale}, ctx);
     linear_bwd_input(row(d_normed, first, c, exec.t), logits_, n, w.head, exec);
     linear_bwd_weight({.d_w = d_head, .d_b = nullptr, .write = first == 0 ? head_place.write : Write::accumulate},
                       logits_, row(all, first, c, exec.t), n, w.head, exec);
@@ -194,20 +215,16 @@ double Head::loss_and_backward(const HeadWeights& w, const Backward& b, const Pa
   sink.done(norm_group);
   // A tied head shares its group with the embedding: where both are here, the embedding's backward finishes it.
   if (!layout.tied_here() || !layout.part().embedding) sink.done(head_group);
-  return sum;
+  keep_losses(b.rows);
 }
 
 void Head::logits(const HeadWeights& w, const Rows& r, float* out, const BlockContext& ctx) {
   CHECK(r.n <= plan_.chunk_rows && picked_ != nullptr, "%lld rows of logits, planned for %lld",
         static_cast<long long>(r.n), static_cast<long long>(plan_.chunk_rows));
   const Exec& exec = ctx.exec;
-  for (int64_t i = 0; i < r.n; ++i)
-    exec.ops.cast({.y = row(picked_, i, ctx.shape.c, exec.t),
-                   .x = row(r.x, r.chosen[i], ctx.shape.c, exec.t),
-                   .n = ctx.shape.c,
-                   .yt = exec.t,
-                   .xt = exec.t},
-                  exec.stream);
+  exec.ops.embedding_fwd(
+      {.x = picked_, .table = r.x, .id = r.chosen, .rows = r.n, .c = ctx.shape.c, .t = exec.t, .table_t = exec.t},
+      exec.stream);
   linear_fwd_f32(out, normed(w, picked_, r.n, ctx), r.n, w.head, exec);
 }
 

@@ -10,7 +10,7 @@ namespace rw {
 
 // x (Tl, C) <- embeddings of the batch's ids, learned positions added.
 struct Embed {
-  const int32_t* ids;  // (T)
+  const int32_t* ids;  // (T), where ops read them, as all of the batch
   const AttnBatch& batch;
   void* x;
 };
@@ -30,13 +30,14 @@ class Head {
     int64_t max_rows, width, vocab;  // T, C, this rank's V
     int64_t chunk_rows;              // rows of logits held at once
     bool training;                   // loss, or logits
+    int64_t kept_batches = 1;        // whose losses are kept until take_loss(): the host need not wait for each
   };
   Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParallel& tp, Arena& arena);
 
-  // x (Tl, C): the residual stream after the last block. Sum over all T rows of the cross-entropy with target
-  // (negative: ignored); the same on all tensor-parallel ranks.
-  double loss(const HeadWeights& w, const void* x, const int32_t* target, int64_t rows, const BlockContext& ctx);
-  // The same, the gradient of d_scale * that sum to d_x (Tl, C), and the weights' gradients to the sink.
+  // x (Tl, C): the residual stream after the last block. Over all T rows the cross-entropy with target (negative:
+  // ignored), kept for take_loss().
+  void loss(const HeadWeights& w, const void* x, const int32_t* target, int64_t rows, const BlockContext& ctx);
+  // The same, the gradient of d_scale * the sum to d_x (Tl, C), and the weights' gradients to the sink.
   struct Backward {
     const void* x;
     const int32_t* target;
@@ -44,12 +45,14 @@ class Head {
     float d_scale;
     void* d_x;
   };
-  double loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
-                           const BlockContext& ctx);
+  void loss_and_backward(const HeadWeights& w, const Backward& b, const ParamLayout& layout, GradSink& sink,
+                         const BlockContext& ctx);
+  // Waits; the sum of the losses since the last call, the same on all tensor-parallel ranks.
+  double take_loss(const Exec& exec);
   // f32 logits (n, V) of chosen rows of x (T, C), without sequence parallelism.
   struct Rows {
     const void* x;
-    const int32_t* chosen;
+    const int32_t* chosen;  // where ops read them
     int64_t n;
   };
   void logits(const HeadWeights& w, const Rows& r, float* out, const BlockContext& ctx);
@@ -62,15 +65,17 @@ class Head {
     int64_t first, n;
     float d_scale;
   };
-  double chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx);
+  void chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx);
+  void keep_losses(int64_t rows);
 
   Plan plan_;
   void* norm_;                                  // (Tl, C)
   float *mean_ = nullptr, *rstd_;               // (Tl)
   void *logits_ = nullptr, *picked_ = nullptr;  // (chunk_rows, V) in training, (chunk_rows, C) in inference
   SharedMemory parts_;                          // (tp, chunk_rows, 3)
-  float* losses_ = nullptr;                     // (chunk_rows)
-  std::vector<float> host_losses_;
+  Mirrored<float> losses_{};                    // (kept_batches * max_rows)
+  std::vector<int64_t> kept_;                   // rows of each batch whose losses lie there
+  int64_t kept_rows_ = 0;
   std::vector<int64_t> cuts_;
 };
 

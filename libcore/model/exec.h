@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/ops.h"
+#include "libcore/device/device.h"
 
 namespace rw {
 
@@ -14,8 +14,5 @@ struct Exec {
   // Serving: a row's bits depend neither on its batch mates nor on how its prefill was cut.
   bool deterministic = false;
 };
-
-// cpu_ops() for this CPU, or for RANKWRIGHT_ISA: Error{usage} when that names no instruction set of this CPU.
-const Ops& this_cpu_ops();
 
 }  // namespace rw

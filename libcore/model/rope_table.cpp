@@ -29,16 +29,25 @@ std::vector<float> rope_frequencies(const ModelSpec& s) {
   return frequencies;
 }
 
-RopeTable::RopeTable(const ModelSpec& spec, int64_t max_position) : max_position_(max_position) {
+RopeTable::RopeTable(const ModelSpec& spec, int64_t max_position, const Exec& exec, Arena& arena)
+    : max_position_(max_position) {
   const std::vector<float> frequencies = rope_frequencies(spec);
-  cos_.reserve(frequencies.size() * static_cast<size_t>(max_position));
-  sin_.reserve(cos_.capacity());
+  const int64_t n = max_position * static_cast<int64_t>(frequencies.size());
+  if (arena.kind() == ArenaKind::count) {
+    for (Mirrored<float>* table : {&cos_, &sin_}) table->device = arena.take_n<float>(n, MemoryOwner::data);
+    return;
+  }
+  for (Mirrored<float>* table : {&cos_, &sin_}) *table = arena.take_mirrored<float>(n, MemoryOwner::data);
+  int64_t at = 0;
   for (int64_t p = 0; p < max_position; ++p)
     for (const float f : frequencies) {
       const float angle = static_cast<float>(p) * f;
-      cos_.push_back(static_cast<float>(std::cos(static_cast<double>(angle))));
-      sin_.push_back(static_cast<float>(std::sin(static_cast<double>(angle))));
+      cos_.host[at] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      sin_.host[at++] = static_cast<float>(std::sin(static_cast<double>(angle)));
     }
+  for (const Mirrored<float>* table : {&cos_, &sin_})
+    exec.ops.upload({.device = table->device, .host = table->host, .bytes = n * static_cast<int64_t>(sizeof(float))},
+                    exec.stream);
 }
 
 }  // namespace rw

@@ -71,9 +71,7 @@ Stage::Stage(const StagePlan& plan, const Exec& exec, const TensorParallel& tp, 
         std::max(workspace, linear_workspace_bytes(std::clamp<int64_t>(plan.head_rows, 1, plan.max_rows),
                                                    {.n_out = vocab.end - vocab.begin, .n_in = spec.width}, exec_));
   exec_.workspace = arena.take(workspace, MemoryOwner::workspace, exec.stream.threads);
-  // Nothing reads the table on the meta device.
-  const int64_t positions = &exec.ops == &meta_ops() ? 0 : plan.max_position;
-  if (!spec.learned_position()) rope_ = std::make_unique<RopeTable>(spec, positions);
+  if (!spec.learned_position()) rope_ = std::make_unique<RopeTable>(spec, plan.max_position, exec_, arena);
 
   const BlockShape& s = shape_;
   Taker take(arena, exec_, plan.max_rows, tp.max_local_rows());
@@ -139,7 +137,8 @@ Stage::Stage(const StagePlan& plan, const Exec& exec, const TensorParallel& tp, 
                                               .width = spec.width,
                                               .vocab = vocab.end - vocab.begin,
                                               .chunk_rows = plan.head_rows,
-                                              .training = true},
+                                              .training = true,
+                                              .kept_batches = plan.kept_losses},
                                    shape_.norm, exec_, tp, arena);
 }
 
@@ -190,19 +189,21 @@ void Stage::forward(At at, const Batch& batch, WeightSource& weights) {
 
 double Stage::loss(At at, const Batch& batch, WeightSource& weights) {
   if (exec_.stream.log != nullptr) exec_.stream.log->scope = "head (forward)";
-  return head_->loss(weights.head(), slot(at).output, batch.target, batch.attn.rows, context());
+  head_->loss(weights.head(), slot(at).output, batch.target, batch.attn.rows, context());
+  return take_loss();
 }
 
-double Stage::head_backward(At at, const Batch& batch, float d_scale, const Sinks& to) {
+void Stage::head_backward(At at, const Batch& batch, float d_scale, const Sinks& to) {
   if (exec_.stream.log != nullptr) exec_.stream.log->scope = "head";
   void* d_x = plan_.split_backward ? weight_slot(at).d_out : d_stream_[0];
-  const double sum = head_->loss_and_backward(
+  head_->loss_and_backward(
       to.weights.head(),
       {.x = slot(at).output, .target = batch.target, .rows = batch.attn.rows, .d_scale = d_scale, .d_x = d_x},
       *plan_.layout, to.grads, context());
   between_blocks_();
-  return sum;
 }
+
+double Stage::take_loss() { return head_ != nullptr ? head_->take_loss(exec_) : 0.0; }
 
 void Stage::layer_weights(const BlockActs& a, int64_t layer, const BlockGradActs& g, const Batch& batch,
                           const Sinks& to) {

@@ -23,6 +23,7 @@ struct StagePlan {
   int64_t max_rows, max_seqs;    // of a micro-batch
   int64_t max_position;          // rotary table size
   int64_t head_rows;             // rows of logits held at once
+  int64_t kept_losses = 1;       // micro-batches that head_backward() sees before take_loss() is asked
 };
 
 class Stage {
@@ -44,7 +45,7 @@ class Stage {
   void* d_input(At at);  // (Tl, C) the gradient of its input, after backward; null on the first chunk of the model
 
   struct Batch {
-    const int32_t *ids, *target;  // (T); negative targets are ignored
+    const int32_t *ids, *target;  // (T), where ops read them; negative targets are ignored
     const AttnBatch& attn;
   };
   void embed(At at, const Batch& batch, WeightSource& weights);  // first chunk of the model
@@ -57,7 +58,9 @@ class Stage {
     GradSink& grads;
   };
   // The head's loss and gradients (last chunk of the model), of d_scale * the sum. Before that chunk's backward.
-  double head_backward(At at, const Batch& batch, float d_scale, const Sinks& to);
+  void head_backward(At at, const Batch& batch, float d_scale, const Sinks& to);
+  // Waits; the sum of the losses that head_backward() left since the last call. 0 without a head.
+  double take_loss();
   // Through the chunk's layers from output(at) (or the head) to d_input(at); the first chunk of the model ends with the
   // embedding. Weight gradients at once, or, with split_backward, in backward_weight (recomputed layers: at once).
   void backward(At at, const Batch& batch, const Sinks& to);

@@ -24,7 +24,8 @@ Generator::Generator(const GeneratorSpec& spec, const TensorSource& weights) : s
                                                      .max_seqs = 1,
                                                      .max_len = spec.max_tokens,
                                                      .page_tokens = spec.page_tokens,
-                                                     .n_pages = pages_of(spec)},
+                                                     .n_pages = pages_of(spec),
+                                                     .device = spec.device},
                                           *self_);
   runner_->load(weights);
 }

@@ -17,6 +17,7 @@ struct GeneratorSpec {
   int64_t max_tokens;  // longest prompt + continuation
   int64_t prefill_chunk = 256;
   int64_t page_tokens = 16;
+  Device* device = nullptr;  // null: this CPU; outlives the generator
 };
 
 struct GenerateRequest {

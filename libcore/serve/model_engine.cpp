@@ -11,6 +11,7 @@
 #include "libcore/base/log.h"
 #include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
+#include "libcore/comm/nccl_comm.h"
 #include "libcore/comm/rank_cores.h"
 #include "libcore/serve/rank_plans.h"
 #include "libcore/serve/serving_sizes.h"
@@ -66,19 +67,29 @@ void check_warmup(const std::vector<WarmPrompt>& warmup, const SchedulerSpec& s,
   }
 }
 
+// Of this rank among those of its host.
+int rank_of_host(const Comm& world) {
+  const std::vector<std::string> hosts = world.hosts();
+  const auto mine = hosts.begin() + world.rank();
+  return static_cast<int>(std::count(hosts.begin(), mine, *mine));
+}
+
 MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& world) {
   const RunnerSizes sizes = runner_sizes(runner, world.rank(), world.size());
-  const int64_t available = available_bytes() / std::max(1, ranks_of_host(world));
+  const DeviceMemory* const device = runner.device->memory();
+  const int64_t available =
+      device != nullptr ? device->free_bytes() : available_bytes() / std::max(1, ranks_of_host(world));
   if (spec.memory > available)
-    fail(ErrorKind::usage, "--memory {}: this machine can give {} to a rank",
-         format_bytes(static_cast<double>(spec.memory)), format_bytes(static_cast<double>(available)));
+    fail(ErrorKind::usage, "--memory {}: {} can give {} to a rank", format_bytes(static_cast<double>(spec.memory)),
+         device != nullptr ? device->name() : "this machine", format_bytes(static_cast<double>(available)));
   if (spec.memory == 0 && spec.memory_utilization >= 0.97)
     log_warning("--memory-utilization {}: leaves little for the system; 0.9 is safer", spec.memory_utilization);
   return memory_budget({.memory = spec.memory,
                         .utilization = spec.memory_utilization,
                         .available = available,
                         .weights = sizes.weights,
-                        .runtime = sizes.runtime + resident_bytes(),
+                        // What the device's context takes is not available any more.
+                        .runtime = sizes.runtime + (device != nullptr ? 0 : resident_bytes()),
                         .page_bytes = sizes.page_bytes,
                         .page_tokens = runner.page_tokens,
                         .max_len = runner.max_len,
@@ -111,6 +122,12 @@ ServingModel open_model(const ServeSpec& spec) {
   return m;
 }
 
+// Not before: ranks may load at different speeds.
+void set_timeouts(const ServeSpec& spec, const ServingDevice& on, Comm& world) {
+  world.set_timeout(spec.comm_timeout);
+  on.ranks(world).set_timeout(spec.comm_timeout);
+}
+
 }  // namespace
 
 ServingModel open_serving_model(const ServeSpec& spec, Comm& world) {
@@ -119,7 +136,18 @@ ServingModel open_serving_model(const ServeSpec& spec, Comm& world) {
   return model;
 }
 
-ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& model, Comm& world) {
+ServingDevice open_serving_device(const ServeSpec& spec, Comm& world) {
+  ServingDevice on;
+  agree(world, [&] {
+    on.device = open_device(
+        {.device = spec.device, .local_rank = rank_of_host(world), .threads = threads_per_rank(spec.threads, world)});
+  });
+  if (world.size() > 1) on.on_device = device_comm(world, *on.device);
+  return on;
+}
+
+ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& model, const ServingDevice& on,
+                                  Comm& world) {
   RunnerSpec runner;
   MemoryBudget budget{};
   agree(world, [&] {
@@ -132,6 +160,7 @@ ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& mod
                           .model = model.source.spec,
                           .max_len = model.max_model_len,
                           .threads = threads_per_rank(spec.threads, world)});
+    runner.device = on.device.get();
     budget = budget_of(spec, runner, world);
   });
   runner.n_pages = budget.n_pages = world.all_reduce_value(budget.n_pages, ReduceOp::min);
@@ -139,15 +168,16 @@ ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& mod
                      .budget = budget,
                      .scheduler = scheduler_spec(spec, budget.n_pages),
                      .page_bytes = budget.kv / std::max<int64_t>(budget.n_pages, 1)};
-  made.runner = std::make_unique<ModelRunner>(runner, world);
+  made.runner = std::make_unique<ModelRunner>(runner, on.ranks(world));
   agree(world, [&] { made.runner->load(*model.source.weights); });
   return made;
 }
 
 std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& model, std::vector<WarmPrompt> warmup,
-                                    Comm& world) {
-  ServingRunner made = make_serving_runner(spec, model, world);
-  world.set_timeout(spec.comm_timeout);  // not before: ranks may load at different speeds
+                                    const ServingDevice& on, Comm& world) {
+  ServingRunner made = make_serving_runner(spec, model, on, world);
+  set_timeouts(spec, on, world);
+  log_info("device: {}", on.device->name());
   log_info("{}", made.budget.text());
   const SchedulerSpec scheduler = made.scheduler;
   check_warmup(warmup, scheduler, model.max_model_len);
@@ -167,15 +197,16 @@ std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& m
   // long again.
   omp_pause_resource_all(omp_pause_soft);
   StepLog log = spec.log_steps ? StepLog(fs::path(spec.out) / "steps.jsonl", scheduler) : StepLog();
-  return std::make_unique<LiveEngine>(std::move(engine), make_lead_runner(std::move(made.runner), world),
+  return std::make_unique<LiveEngine>(std::move(engine), make_lead_runner(std::move(made.runner), on.ranks(world)),
                                       *model.tokenizer, std::move(log));
 }
 
 void serve_other_rank(const ServeSpec& spec, Comm& world) {
+  const ServingDevice on = open_serving_device(spec, world);
   const ServingModel model = open_serving_model(spec, world);
-  const ServingRunner made = make_serving_runner(spec, model, world);
-  world.set_timeout(spec.comm_timeout);
-  follow_plans(*made.runner, world);
+  const ServingRunner made = make_serving_runner(spec, model, on, world);
+  set_timeouts(spec, on, world);
+  follow_plans(*made.runner, on.ranks(world));
 }
 
 }  // namespace rw

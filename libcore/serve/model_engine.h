@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libcore/comm/comm.h"
+#include "libcore/device/device.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/serve/live_engine.h"
 #include "libcore/serve/memory_budget.h"
@@ -28,6 +29,16 @@ struct ServingModel {
 // flags does not fit.
 ServingModel open_serving_model(const ServeSpec& spec, Comm& world);
 
+// What a rank computes on (--device), and the communicator that knows its memory.
+struct ServingDevice {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Comm> on_device;  // null: the host's serves
+
+  Comm& ranks(Comm& world) const { return on_device != nullptr ? *on_device : world; }
+};
+// Collective: all ranks throw SharedError where one has no such device. world outlives it.
+ServingDevice open_serving_device(const ServeSpec& spec, Comm& world);
+
 // The runner of this rank. Collective: the ranks agree on the smallest cache any of them has room for. Takes the
 // memory, reads the weights.
 struct ServingRunner {
@@ -36,11 +47,12 @@ struct ServingRunner {
   SchedulerSpec scheduler;
   int64_t page_bytes;
 };
-ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& model, Comm& world);
+ServingRunner make_serving_runner(const ServeSpec& spec, const ServingModel& model, const ServingDevice& on,
+                                  Comm& world);
 
-// The first rank's engine; it warms up and is ready by itself. model outlives it.
+// The first rank's engine; it warms up and is ready by itself. model and device outlive it.
 std::unique_ptr<Engine> make_engine(const ServeSpec& spec, const ServingModel& model, std::vector<WarmPrompt> warmup,
-                                    Comm& world);
+                                    const ServingDevice& on, Comm& world);
 // Another rank's life. Returns when the first one says so; throws when that is gone.
 void serve_other_rank(const ServeSpec& spec, Comm& world);
 

@@ -1,17 +1,10 @@
 #include "libcore/serve/sampler.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <optional>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
-#include "libcore/base/rng.h"
-#include "libcore/serve/sampler_cut.h"
-#include "libcore/serve/sampler_rules.h"
-#include "libcore/serve/sampler_scan.h"
+#include "libcore/serve/sampler_work.h"
 
 namespace rw {
 namespace {
@@ -19,20 +12,10 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kNucleus = 128;   // a rank's best that are looked at before the whole distribution is
 constexpr int64_t kMostBest = 256;  // top_k beyond it does not ask for more at once
 
-// A rank's summary of a row, followed by its best tokens after the rules, then those before them.
-struct Head {
-  double sum, raw_sum;  // weights relative to max at the row's temperature; relative to raw_max at 1
-  float max, raw_max;
-  int32_t arg;            // id of max
-  int32_t n_best, n_raw;  // tokens that follow
-  int32_t finite;
-};
-struct Told {
-  int32_t id;
-  float raw;
-};
+using Head = SampleHead;
+using Told = SampleTold;
 
-int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+bool needs_sum(const Truncation& t) { return t.none() || t.needs_total(); }
 
 template <typename T>
 T read(const std::byte* from) {
@@ -47,116 +30,65 @@ double share(float a, float b, float inv_t) {
 }
 }  // namespace
 
-// A row on its way. What is above the line is this rank's, below it is the same on all ranks.
-struct Sampler::Work {
-  SampleRow row{};
-  std::vector<ChangedLogit> changed;
-  RowScan scan;
-  std::vector<double> block_sum;
-  Columns listed;  // in the search's interval
-  bool is_listed = false;
-  std::vector<TokenLogit> best, raw_best;
-  Cut cut{.z = -kInf, .ties = std::numeric_limits<int64_t>::max()};
-  // -------------------------
-  enum class Stage : uint8_t { head, probe, list, tell, done } stage = Stage::head;
-  enum class Trouble : uint8_t { none, not_finite, masked } trouble = Trouble::none;
-  bool scored = false;  // id was given
-  int64_t n_best = 0;   // tokens of a rank's summary
-  int64_t n_raw = 0;
-  std::optional<CutSearch> search;
-  int owner = -1;     // has the token to be drawn
-  double target = 0;  // in the owner's weights
-  float cut_max = 0;  // the weights are relative to it
-  int32_t id = -1;
-  float raw = 0;
-  double lse = 0;  // log of the sum of exp(raw logit)
-  std::vector<TokenLogit> merged;
-  Sampled* out = nullptr;
-
-  void start(const SampleRow& r, Sampled* result) {
-    row = r;
-    out = result;
-    *out = {};
-    changed.clear();
-    search.reset();
-    is_listed = false;
-    stage = Stage::head;
-    trouble = Trouble::none;
-    scored = false;
-    n_best = n_raw = 0;
-    owner = id = -1;
-    cut = {.z = -kInf, .ties = std::numeric_limits<int64_t>::max()};
-  }
-  const SamplingParams& params() const { return *row.params; }
-  bool draws() const { return !scored && !params().greedy(); }
-  bool tells_logprob() const { return scored || params().top_logprobs >= 0; }
-  Truncation truncation(int64_t vocab) const { return {params(), vocab}; }
-  double uniform() const {
-    return random_uniform(rng_key(params().seed, "sample"), static_cast<uint64_t>(row.position));
-  }
-  int64_t message_bytes() const {
-    switch (stage) {
-      case Stage::head:
-        return padded(static_cast<int64_t>(sizeof(Head)) + (n_best + n_raw) * static_cast<int64_t>(sizeof(TokenLogit)));
-      case Stage::probe: return kProbes * static_cast<int64_t>(sizeof(Probe));
-      case Stage::list: {
-        int64_t longest = 0;
-        for (size_t r = 0; r < search->shares().size(); ++r) longest = std::max(longest, search->list_length(r));
-        return longest * static_cast<int64_t>(sizeof(TokenLogit));
-      }
-      case Stage::tell: return sizeof(Told);
-      case Stage::done: break;
-    }
-    return 0;
-  }
-  void decided(int32_t which) {
-    id = which;
-    stage = tells_logprob() ? Stage::tell : Stage::done;
-  }
-  void advance_search(std::span<const std::byte* const> messages) {
-    if (stage == Stage::probe) {
-      std::vector<const Probe*> probes;
-      for (const std::byte* m : messages) probes.push_back(reinterpret_cast<const Probe*>(m));
-      search->digest(probes);
-    } else {
-      std::vector<std::vector<TokenLogit>> lists;
-      for (size_t r = 0; r < messages.size(); ++r) {
-        lists.emplace_back(static_cast<size_t>(search->list_length(r)));
-        if (!lists[r].empty()) std::memcpy(lists[r].data(), messages[r], lists[r].size() * sizeof(TokenLogit));
-      }
-      search->digest(lists);
-    }
-    stage = search->needs() == CutSearch::Needs::list ? Stage::list : Stage::probe;
-  }
-  // The rank whose share holds the row's random number.
-  void pick_owner(const std::vector<double>& shares) {
-    double total = 0;
-    for (const double s : shares) total += s;
-    target = uniform() * total;
-    for (size_t r = 0; r < shares.size(); ++r) {
-      if (shares[r] <= 0) continue;
-      owner = static_cast<int>(r);
-      if (target < shares[r]) break;
-      target -= shares[r];
-    }
-    stage = Stage::tell;
-  }
-};
-
-Sampler::Sampler(int64_t vocab, VocabRange mine, Comm& comm, int threads)
-    : vocab_(vocab), mine_(mine), comm_(comm), threads_(threads) {
+Sampler::Sampler(int64_t vocab, VocabRange mine, Comm& comm, int threads, std::unique_ptr<DeviceLogits> device)
+    : vocab_(vocab), mine_(mine), comm_(comm), threads_(threads), device_(std::move(device)) {
   CHECK(0 <= mine.begin && mine.begin <= mine.end && mine.end <= vocab, "columns %ld to %ld of %ld", mine.begin,
         mine.end, vocab);
 }
 Sampler::~Sampler() = default;
 
+// Where the row's logits are looked at.
+void Sampler::place(Work& w, int64_t slot) {
+  if (device_ == nullptr) return;
+  w.slot = slot;
+  w.is_here = false;
+  if (w.has_rules() || std::max(w.n_best, w.n_raw) > kMostSampleBest) fetch(w);
+}
+
+// What the device is to find out about a row that nothing is known of yet.
+SampleAsk Sampler::ask_of(const Work& w) const {
+  SampleAsk ask{.n_best = static_cast<int32_t>(std::max(w.n_best, w.n_raw)), .raw_sum = w.tells_logprob() ? 1 : 0};
+  if (w.scored && w.id >= mine_.begin && w.id < mine_.end) ask.column = w.id - static_cast<int32_t>(mine_.begin);
+  if (!w.draws()) return ask;
+  const Truncation t = w.truncation(vocab_);
+  if (needs_sum(t)) ask.inv_t = Weigh(0, w.params().temperature).inv_t;
+  if (t.none() && comm_.size() == 1) ask.share = w.uniform();  // no other rank has a say in it
+  return ask;
+}
+
+// From here on the row goes the way of rows in the host's memory.
+void Sampler::fetch(Work& w) {
+  w.row.logits = device_->fetch(w.slot, w.row.logits);
+  w.is_here = true;
+}
+
+// Before the rows' messages are made: what they need of the device, in one pass.
+void Sampler::ask_device(std::span<Work> works) {
+  device_->clear();
+  for (Work& w : works) {
+    if (w.is_here || w.stage == Work::Stage::done) continue;
+    if (w.stage == Work::Stage::head) {
+      device_->ask(w.slot, w.row.logits, ask_of(w));
+    } else if (w.stage != Work::Stage::tell) {  // the candidates do not decide
+      fetch(w);
+      w.scan.scan({w.row.logits, static_cast<size_t>(mine_.end - mine_.begin)});
+    } else if (w.id < 0 && w.owner == comm_.rank() && comm_.size() > 1) {
+      SampleAsk ask{.inv_t = Weigh(0, w.params().temperature).inv_t};
+      ask.share = std::clamp(w.target / device_->facts(w.slot).sum, 0.0, 1.0);
+      device_->ask(w.slot, w.row.logits, ask);
+    }
+  }
+  device_->answer();
+}
+
 // This rank's message of the row's stage.
 void Sampler::summarise(Work& w, std::byte* message) const {
-  const int64_t n = mine_.end - mine_.begin;
   const int32_t first = static_cast<int32_t>(mine_.begin);
   if (w.stage == Work::Stage::tell) {
     Told told{.id = -1, .raw = 0};
-    if (w.id < 0 && w.owner == comm_.rank()) {
+    if (w.id < 0 && w.owner == comm_.rank() && !w.is_here) {
+      told.id = first + device_->facts(w.slot).drawn;
+    } else if (w.id < 0 && w.owner == comm_.rank()) {
       const int64_t column = find_column(w.scan, {w.cut_max, w.params().temperature}, w.cut, w.target,
                                          w.cut.z == -kInf ? w.block_sum.data() : nullptr);
       CHECK(column >= 0, "no token at position %ld", w.row.position);
@@ -164,37 +96,59 @@ void Sampler::summarise(Work& w, std::byte* message) const {
     } else if (w.id >= mine_.begin && w.id < mine_.end) {
       told.id = w.id;
     }
-    if (told.id >= 0) told.raw = raw_logit(w.row.logits, w.changed, told.id - first);
+    if (told.id >= 0)
+      told.raw =
+          w.is_here ? raw_logit(w.row.logits, w.changed, told.id - first) : device_->logit(w.slot, told.id - first);
     std::memcpy(message, &told, sizeof told);
     return;
   }
-  if (w.stage != Work::Stage::head) {
-    const CutSearch& search = *w.search;
-    const Weigh weigh(w.cut_max, w.params().temperature);
-    if (!search.narrowed()) w.is_listed = false;
-    else if (w.is_listed) w.listed.narrow(search.lo(), search.hi());
-    else w.listed.collect(w.scan, search.lo(), search.hi());
-    w.is_listed = search.narrowed();
-    const std::span<const float> z =
-        w.is_listed ? std::span<const float>(w.listed.z.data(), static_cast<size_t>(w.listed.n)) : w.scan.z;
-    if (w.stage == Work::Stage::probe) {
-      Probe probe[kProbes];
-      lane_ops().probe(z.data(), static_cast<int64_t>(z.size()), weigh.max, weigh.inv_t, search.at(), probe);
-      std::memcpy(message, probe, sizeof probe);
-      return;
-    }
-    for (size_t i = 0; i < z.size(); ++i) {
-      const TokenLogit t{.z = z[i], .id = first + w.listed.column[i]};
-      std::memcpy(message + i * sizeof t, &t, sizeof t);
-    }
+  if (w.stage == Work::Stage::head) {
+    head_message(w, message);
     return;
   }
+  const CutSearch& search = *w.search;
+  const Weigh weigh(w.cut_max, w.params().temperature);
+  if (!search.narrowed()) w.is_listed = false;
+  else if (w.is_listed) w.listed.narrow(search.lo(), search.hi());
+  else w.listed.collect(w.scan, search.lo(), search.hi());
+  w.is_listed = search.narrowed();
+  const std::span<const float> z =
+      w.is_listed ? std::span<const float>(w.listed.z.data(), static_cast<size_t>(w.listed.n)) : w.scan.z;
+  if (w.stage == Work::Stage::probe) {
+    Probe probe[kProbes];
+    lane_ops().probe(z.data(), static_cast<int64_t>(z.size()), weigh.max, weigh.inv_t, search.at(), probe);
+    std::memcpy(message, probe, sizeof probe);
+    return;
+  }
+  for (size_t i = 0; i < z.size(); ++i) {
+    const TokenLogit t{.z = z[i], .id = first + w.listed.column[i]};
+    std::memcpy(message + i * sizeof t, &t, sizeof t);
+  }
+}
+
+// The first message: what this rank's columns bring to the decision.
+void Sampler::head_message(Work& w, std::byte* message) const {
+  const int64_t n = mine_.end - mine_.begin;
+  const int32_t first = static_cast<int32_t>(mine_.begin);
   Head head{.sum = 0, .raw_sum = 0, .max = -kInf, .raw_max = -kInf, .arg = -1, .n_best = 0, .n_raw = 0, .finite = 1};
-  const std::span<const float> z(w.row.logits, static_cast<size_t>(n));
-  w.block_sum.resize(static_cast<size_t>(blocks_of(n, kSumBlock)));
   w.best.clear();
   w.raw_best.clear();
-  if (w.tells_logprob()) {
+  if (!w.is_here) {
+    const SampleFacts& f = device_->facts(w.slot);
+    head.finite = f.finite;
+    if (f.finite != 0) head.raw_max = f.max;
+    if (f.finite != 0 && !w.scored) head.max = f.max;
+    if (head.raw_max > -kInf) {
+      head.arg = first + f.arg;
+      head.raw_sum = w.tells_logprob() ? f.raw_sum : 0;
+      head.sum = w.draws() && needs_sum(w.truncation(vocab_)) ? f.sum : 0;
+      device_->best(w.slot, w.n_best, first, w.best);
+      device_->best(w.slot, w.n_raw, first, w.raw_best);
+    }
+  }
+  const std::span<const float> z(w.row.logits, w.is_here ? static_cast<size_t>(n) : 0);
+  w.block_sum.resize(static_cast<size_t>(blocks_of(n, kSumBlock)));
+  if (w.is_here && w.tells_logprob()) {
     w.scan.scan(z);
     head.raw_max = w.scan.max;
     head.finite = w.scan.finite;
@@ -203,7 +157,7 @@ void Sampler::summarise(Work& w, std::byte* message) const {
       best_columns(w.scan, w.n_raw, first, w.raw_best);
     }
   }
-  if (!w.scored && head.finite != 0) {
+  if (w.is_here && !w.scored && head.finite != 0) {
     const bool rules_fine = apply_rules(w.row, mine_, w.changed);
     if (!w.tells_logprob() || !w.changed.empty()) w.scan.scan(z);
     head.max = w.scan.max;
@@ -212,8 +166,7 @@ void Sampler::summarise(Work& w, std::byte* message) const {
     if (head.finite != 0 && w.scan.max > -kInf && w.draws()) {
       const Truncation t = w.truncation(vocab_);
       const Weigh weigh(w.scan.max, w.params().temperature);
-      if (t.none() || t.needs_total())
-        head.sum = lane_ops().sums(z.data(), n, weigh.max, weigh.inv_t, w.block_sum.data());
+      if (needs_sum(t)) head.sum = lane_ops().sums(z.data(), n, weigh.max, weigh.inv_t, w.block_sum.data());
       best_columns(w.scan, w.n_best, first, w.best);
     }
   }
@@ -332,6 +285,7 @@ void Sampler::run(std::span<Work> works) {
     for (size_t i = 0; i < works.size(); ++i) at[i + 1] = at[i] + works[i].message_bytes();
     const size_t bytes = static_cast<size_t>(at.back());
     if (bytes == 0) break;
+    if (device_ != nullptr) ask_device(works);
     message_.resize(bytes);
     const int threads = static_cast<int>(std::clamp<int64_t>(n, 1, threads_));
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
@@ -377,6 +331,7 @@ void Sampler::sample(std::span<const SampleRow> rows, Sampled* out) {
     const Truncation t = w.truncation(vocab_);
     if (w.draws() && !t.none()) w.n_best = t.top_k > 0 ? std::min(t.top_k, kMostBest) : kNucleus;
     w.n_raw = std::clamp<int64_t>(w.params().top_logprobs, 0, vocab_);
+    place(w, static_cast<int64_t>(i));
   }
   run({works_.data(), rows.size()});
 }
@@ -396,6 +351,7 @@ void Sampler::score(float* logits, std::span<const int32_t> target, int64_t top_
     w.scored = true;
     w.id = target[i];
     w.n_raw = std::clamp<int64_t>(top_logprobs, 0, vocab_);
+    place(w, static_cast<int64_t>(i));
   }
   run({works_.data(), target.size()});
 }

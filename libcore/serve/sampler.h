@@ -3,11 +3,13 @@
 // number depends on the request's seed and the token's position alone, so that neighbours in a batch change nothing.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "libcore/comm/comm.h"
+#include "libcore/serve/device_logits.h"
 #include "libcore/serve/sampling.h"
 #include "libcore/spec/tensor_parallel.h"
 
@@ -19,7 +21,7 @@ struct TokenCounts {
 };
 
 struct SampleRow {
-  float* logits;  // (V of this rank); scratch afterwards
+  float* logits;  // (V of this rank); scratch afterwards. With DeviceLogits: one of their rows
   const SamplingParams* params;
   const TokenCounts* counts;  // null when no penalty is asked for
   int64_t position;           // index in its sequence (prompt included) of the token to be drawn
@@ -31,8 +33,10 @@ struct SampleRow {
 // temperature; min_p; top_k; top_p of what these left. Among equal logits lower ids come first, everywhere.
 class Sampler {
  public:
-  // comm: the ranks that share the vocabulary, all of which call sample with the same rows; it outlives this.
-  Sampler(int64_t vocab, VocabRange mine, Comm& comm, int threads);
+  // comm: the ranks that share the vocabulary, all of which call sample with the same rows; it outlives this. Where
+  // logits lie on a device, `device` (of as many rows as are ever asked for) finds there what of a row decides. Rows
+  // whose rules or bounds need more come over whole; either way the ids are the same, up to the rounding of sums.
+  Sampler(int64_t vocab, VocabRange mine, Comm& comm, int threads, std::unique_ptr<DeviceLogits> device = nullptr);
   ~Sampler();
   // out (rows). Greedy takes the lowest id among equals. Error{runtime} when a row's logits are not finite (-inf is a
   // mask), or all are masked; the same on all ranks, naming the row's position. The result of a row depends on nothing
@@ -45,14 +49,20 @@ class Sampler {
  private:
   struct Work;
   void run(std::span<Work> works);
+  void ask_device(std::span<Work> works);
+  SampleAsk ask_of(const Work& w) const;
+  void fetch(Work& w);
+  void place(Work& w, int64_t slot);
   void summarise(Work& w, std::byte* message) const;
+  void head_message(Work& w, std::byte* message) const;
   void decide(Work& w, std::span<const std::byte* const> messages) const;
 
   int64_t vocab_;
   VocabRange mine_;
   Comm& comm_;
   int threads_;
-  std::vector<Work> works_;  // reused; one per row
+  std::unique_ptr<DeviceLogits> device_;  // null: logits are in the host's memory
+  std::vector<Work> works_;               // reused; one per row
   std::vector<std::byte> message_, gathered_;
 };
 

@@ -21,6 +21,7 @@ struct SamplingParams {
   int64_t top_logprobs = -1;       // of the raw distribution; 0: the chosen one's alone; -1: none
 
   bool greedy() const { return temperature <= 0; }
+  bool looks_at_counts() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
   bool operator==(const SamplingParams&) const = default;
 };
 

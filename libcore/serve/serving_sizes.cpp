@@ -51,7 +51,7 @@ SchedulerSpec scheduler_spec(const ServeSpec& spec, int64_t n_pages) {
 
 RunnerSizes runner_sizes(const RunnerSpec& runner, int rank, int ranks) {
   const std::unique_ptr<Comm> meta = make_meta_comm(rank, ranks);
-  // The longest sequence decides on nothing but the rotary table, which lies outside the arena and takes long to make.
+  // The longest sequence decides on nothing but the rotary table, which takes long to make, and the page tables.
   RunnerSpec of_short = runner;
   of_short.max_len = 1;
   const ModelRunner counted(of_short, *meta, ArenaKind::count);
@@ -60,9 +60,10 @@ RunnerSizes runner_sizes(const RunnerSpec& runner, int rank, int ranks) {
                              : runner.max_len * runner.model.head_dim * static_cast<int64_t>(sizeof(float));
   const Arena& arena = counted.arena();
   const int64_t weights = arena.bytes(MemoryOwner::weights) + arena.bytes(MemoryOwner::packed_weights),
-                pages = (runner.max_len + runner.page_tokens - 1) / runner.page_tokens;
+                pages = (runner.max_len + runner.page_tokens - 1) / runner.page_tokens,
+                tables = runner.max_seqs * (pages - 1) * static_cast<int64_t>(sizeof(int32_t));
   return {.weights = weights,
-          .runtime = arena.total_bytes() - weights + rotary,
+          .runtime = arena.total_bytes() - weights + rotary + tables,
           .page_bytes = KvPages::page_bytes(counted.kv_spec()),
           .most_pages = (runner.max_seqs + kCachedSequences) * pages};
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "libcore/model/block_shape.h"
 
@@ -63,20 +62,21 @@ ServingWeights::ServingWeights(const ParamLayout& layout, const WeightQuant& qua
   pack(head_.head);
 }
 
-float* ServingWeights::read_group(const TensorSource& source, int64_t group, float* to) const {
+float* ServingWeights::read_group(WeightStage& stage, int64_t group, float* to) const {
   const ParamGroup& g = layout_.group(group);
   float* base = to - g.range.offset;
   for (size_t i = g.first_param; i < g.first_param + g.n_params; ++i) {
     const LocalParam& p = layout_.params()[i];
-    source.read(p.name, p.box, DType::f32, base + p.slice.offset);
+    stage.read(p.name, p.box, base + p.slice.offset);
   }
   return base;
 }
 
-void ServingWeights::read(const TensorSource& source, const Exec& exec) {
+void ServingWeights::read(const TensorSource& source, const Exec& exec, DeviceMemory* device) {
   const int64_t c = layout_.spec().width;
+  WeightStage stage(source, exec, device);
   const auto group = [&](GroupKind kind, float* to) {
-    return to == nullptr ? nullptr : read_group(source, layout_.find_group(kind), to);
+    return to == nullptr ? nullptr : read_group(stage, layout_.find_group(kind), to);
   };
   float* token_base = group(GroupKind::token_embedding, token_);
   group(GroupKind::position_embedding, position_);
@@ -85,7 +85,7 @@ void ServingWeights::read(const TensorSource& source, const Exec& exec) {
   int64_t most = 0;
   for (const ParamGroup& g : layout_.groups())
     if (g.kind == GroupKind::block || g.kind == GroupKind::head) most = std::max(most, g.range.n);
-  const std::unique_ptr<float[]> staging(new float[static_cast<size_t>(most)]);
+  float* const masters_of_one = stage.room(most);
   const auto pack = [&](PackedLinear& w, const float* master) {
     w.master = master;
     pack_fwd(w, exec);
@@ -93,15 +93,18 @@ void ServingWeights::read(const TensorSource& source, const Exec& exec) {
   };
   for (int64_t l = 0; l < layout_.spec().layers; ++l) {
     BlockWeights& w = blocks_[static_cast<size_t>(l)];
-    const float* base = read_group(source, layout_.find_group(GroupKind::block, l), staging.get());
+    const float* base = read_group(stage, layout_.find_group(GroupKind::block, l), masters_of_one);
     BlockWeights read = block_weights(layout_, base, l);
     const auto from = kept_of(read, c), to = kept_of(w, c);
     for (size_t i = 0; i < to.size(); ++i)
-      if (*to[i].at != nullptr) std::copy_n(*from[i].at, to[i].n, const_cast<float*>(*to[i].at));
+      if (*to[i].at != nullptr)
+        exec.ops.cast(
+            {.y = const_cast<float*>(*to[i].at), .x = *from[i].at, .n = to[i].n, .yt = DType::f32, .xt = DType::f32},
+            exec.stream);
     const auto masters = read.linears(), packed = w.linears();
     for (size_t i = 0; i < packed.size(); ++i) pack(*packed[i], masters[i]->master);
   }
-  const float* head_base = layout_.spec().tied_head ? token_base : group(GroupKind::head, staging.get());
+  const float* head_base = layout_.spec().tied_head ? token_base : group(GroupKind::head, masters_of_one);
   pack(head_.head, head_weights(layout_, head_base).head.master);
 }
 

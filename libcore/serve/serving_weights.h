@@ -6,6 +6,7 @@
 #include "libcore/device/arena.h"
 #include "libcore/model/weight_quant.h"
 #include "libcore/model/weights.h"
+#include "libcore/serve/weight_stage.h"
 #include "libcore/tensor/source.h"
 
 namespace rw {
@@ -15,8 +16,8 @@ class ServingWeights final : public WeightSource {
   // Takes the memory. layout: this rank's share. The head is quantised like the blocks, embeddings, norms and biases
   // are not.
   ServingWeights(const ParamLayout& layout, const WeightQuant& quant, const Exec& exec, Arena& arena);
-  // Fills it, a block at a time: source has the param table's names.
-  void read(const TensorSource& source, const Exec& exec);
+  // Fills it, a block at a time: source has the param table's names. device: what `exec` computes in, null on the CPU.
+  void read(const TensorSource& source, const Exec& exec, DeviceMemory* device);
 
   void prefetch(int64_t) override {}
   const BlockWeights& acquire(int64_t layer, Pass) override { return blocks_[static_cast<size_t>(layer)]; }
@@ -25,7 +26,7 @@ class ServingWeights final : public WeightSource {
   const HeadWeights& head() override { return head_; }
 
  private:
-  float* read_group(const TensorSource& source, int64_t group, float* to) const;  // to, as the base of the layout
+  float* read_group(WeightStage& stage, int64_t group, float* to) const;  // to, as the base of the layout
 
   const ParamLayout& layout_;
   std::vector<BlockWeights> blocks_;  // biases and norms: their own memory; masters only while they are read

@@ -16,6 +16,7 @@ struct ServeSpec {
   int64_t tp = 0;  // 0: as many as there are ranks
   std::string precision = "bf16", kv_dtype = "auto", quantize = "none";
   int64_t quantize_group = 0;  // 0: 128 for int8, 32 for int4
+  std::string device = "cpu";
   int64_t threads = 0, seed = 0;
   bool deterministic = false;
 

@@ -211,6 +211,10 @@ FieldList fields(TrainSpec& s) {
        .value = &s.comm_table,
        .help = "what --allreduce auto goes by: a file of `dbench comm --tune`",
        .group = "Device"},
+      {.name = "device",
+       .value = &s.device,
+       .help = "where a rank's tensors lie and its kernels run: cpu; cuda, a GPU for each rank of a host; or cuda:N",
+       .group = "Device"},
       {.name = "precision",
        .value = &s.precision,
        .help = "of activations and products; weights and optimizer state are f32",
@@ -401,6 +405,11 @@ void check_train_spec(const TrainSpec& s) {
     fail(ErrorKind::usage, "--checkpoint-every auto needs --mtbf, the hours between failures of the whole job");
   if (s.local_checkpoint_every > 0 && s.local_checkpoint_dir.empty())
     fail(ErrorKind::usage, "--local-checkpoint-every needs --local-checkpoint-dir");
+  if (s.nan_trace && s.device != "cpu")
+    fail(ErrorKind::usage,
+         "--nan-trace looks at results in the host's memory, and --device {} keeps them elsewhere: leave it out, or go "
+         "on from the last checkpoint with --device cpu --nan-trace",
+         s.device);
   (void)metrics_port(s);
 }
 
@@ -429,7 +438,7 @@ int metrics_port(const TrainSpec& s) {
 bool changes_result(const std::string& field) {
   // clang-format off
   constexpr std::string_view kRunning[] = {
-      "out", "resume", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "checkpoint-mode", "mtbf",
+      "out", "resume", "device", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "checkpoint-mode", "mtbf",
       "checkpoint-dir", "local-checkpoint-dir", "local-checkpoint-every", "checkpoint-memory", "checkpoint-bandwidth", "keep-last",
       "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "check-replicas-every",
       "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks", "metrics-port", "metrics-host"};

@@ -34,6 +34,7 @@ struct TrainSpec {
   int64_t recompute_layers = 0;
   std::string schedule = "1f1b", stage_layers;
 
+  std::string device = "cpu";
   std::string precision = "bf16";
   double loss_scale = 65536.0;
   int64_t loss_scale_window = 1000;

@@ -1,5 +1,6 @@
 // Named tensors that can be read by boxes: a checkpoint, a safetensors file, a directory of them.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ class TensorSource {
   const TensorInfo* find(const std::string& name) const;  // null when absent
 };
 
-// One tensor, or one box of it, to be written: `data` holds the box, row-major.
+// One tensor, or one box of it, to be written: `data` holds the box, row-major, in whatever memory its maker says.
 struct TensorPiece {
   std::string name;
   DType dtype;
@@ -34,5 +35,7 @@ struct TensorPiece {
   Box box;
   const void* data;
 };
+// dst, the host's, <- bytes of a piece's data; from any number of threads. Null: the data are in the host's memory.
+using CopyPiece = std::function<void(char* dst, const char* src, int64_t bytes)>;
 
 }  // namespace rw

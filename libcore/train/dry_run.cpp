@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "kernels/plain_sizes.h"
 #include "libcore/base/error.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/setup.h"
@@ -94,7 +95,7 @@ std::string dry_run_report(const TrainSpec& asked) {
   const int64_t ranks = spec.dry_run_ranks > 0 ? spec.dry_run_ranks : ranks_needed(spec);
   const Layout layout = settle_layout(spec, model, ranks);
   const DryRunSettings settings{.step = step_settings(spec, model, layout),
-                                .backend = {.ops = this_cpu_ops(),
+                                .backend = {.ops = spec.device == "cpu" ? this_cpu_ops() : plain_sizes(),
                                             .stream = {.threads = static_cast<int>(std::max<int64_t>(1, spec.threads))},
                                             .t = precision_type(spec)},
                                 .ranks_per_node = spec.ranks_per_node > 0 ? spec.ranks_per_node : ranks};

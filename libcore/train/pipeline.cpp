@@ -14,6 +14,16 @@ Pipeline::Pipeline(const Layout& layout, Mesh& mesh, Stage& stage, CommRecord& r
     if ((a.kind == ActionKind::backward || a.kind == ActionKind::backward_input) && next(a.chunk).exists)
       to_receive_grad_.push_back(a);
   }
+  // Activations go up the stages, their gradients down; with virtual stages also from the last to the first.
+  std::vector<MessageEdge> up, down;
+  const int stages = static_cast<int>(layout.pp);
+  for (int s = 0; s < stages && stages > 1; ++s) {
+    if (s + 1 == stages && layout.vpp == 1) continue;
+    up.push_back({.from = s, .to = (s + 1) % stages});
+    down.push_back({.from = (s + 1) % stages, .to = s});
+  }
+  mesh_.pp_forward->prepare_messages(up);
+  mesh_.pp_backward->prepare_messages(down);
 }
 
 Pipeline::Neighbour Pipeline::previous(int64_t chunk) const {
@@ -103,7 +113,7 @@ void Pipeline::backward(Stage::At at, const Work& work, const Stage::Batch& batc
           static_cast<long long>(at.chunk), static_cast<long long>(at.micro_batch));
     wait_for(*mesh_.pp_backward, s.recv_grad);
   } else {
-    loss_ += stage_.head_backward(at, batch, work.d_scale, work.to);
+    stage_.head_backward(at, batch, work.d_scale, work.to);
   }
   wait_for(*mesh_.pp_backward, s.send_grad);  // of the slot's previous micro-batch
   stage_.backward(at, batch, work.to);
@@ -112,9 +122,9 @@ void Pipeline::backward(Stage::At at, const Work& work, const Stage::Batch& batc
                                                 static_cast<int>(to.stage), tag(at, false));
 }
 
-double Pipeline::run(const Work& work) {
+void Pipeline::run(const Work& work) {
   rows_ = work.batch.rows;
-  loss_ = waited_s_ = 0;
+  waited_s_ = 0;
   next_receive_ = next_receive_grad_ = 0;
   timeline_.clear();
   for (auto& of_chunk : slots_) of_chunk.assign(of_chunk.size(), Slot{});
@@ -143,7 +153,6 @@ double Pipeline::run(const Work& work) {
   for (auto& of_chunk : slots_)
     for (const Slot& s : of_chunk) wait_for(*mesh_.pp_backward, s.send_grad);
   record_.micro_batch = -1;
-  return loss_;
 }
 
 double Pipeline::evaluate(const Stage::Batch& batch, WeightSource& weights) {

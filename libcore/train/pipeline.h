@@ -17,13 +17,13 @@ class Pipeline {
 
   // A step's samples of this pipeline, (micro_batches * micro_batch, seq_len), and where its work goes.
   struct Work {
-    const int32_t *ids, *targets;
-    const AttnBatch& batch;  // of one micro-batch
+    const int32_t *ids, *targets;  // where ops read them
+    const AttnBatch& batch;        // of one micro-batch
     float d_scale;
     Stage::Sinks to;
   };
-  // Forward and backward of all micro-batches. The sum of the loss on the last stage, 0 on the others.
-  double run(const Work& work);
+  // Forward and backward of all micro-batches; the losses are in the stage.
+  void run(const Work& work);
   // Forward of one batch alone; the sum of the loss on the last stage, 0 on the others.
   double evaluate(const Stage::Batch& batch, WeightSource& weights);
   double waited_s() const { return waited_s_; }  // in the last run, for neighbours: the bubble and late messages
@@ -64,7 +64,7 @@ class Pipeline {
   std::vector<Action> to_receive_, to_receive_grad_;
   size_t next_receive_ = 0, next_receive_grad_ = 0;
   int64_t rows_ = 0;  // of the running step's micro-batches
-  double loss_ = 0, waited_s_ = 0;
+  double waited_s_ = 0;
 };
 
 }  // namespace rw

@@ -13,9 +13,10 @@ namespace {
 // What this rank holds, sharded weights as they are cut: a line a box, "key digest".
 std::string describe(TrainStep& step) {
   std::string text;
+  std::vector<float> room;
   const auto add = [&](const LocalParam& p, RowSpan rows, const float* data, int64_t n) {
     text += p.name + " " + box_text(rows_box(p, rows)) + "\t" +
-            hex64(hash64(data, static_cast<size_t>(n) * sizeof(float))) + "\n";
+            hex64(hash64(step.host().view(data, n, room), static_cast<size_t>(n) * sizeof(float))) + "\n";
   };
   WeightStore& weights = step.weights();
   if (weights.sharded()) {

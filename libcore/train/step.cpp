@@ -47,7 +47,8 @@ StagePlan stage_plan(const Layout& layout, const ParamLayout& params, const Mesh
           .max_rows = layout.micro_batch * layout.seq_len,
           .max_seqs = layout.micro_batch,
           .max_position = layout.seq_len,
-          .head_rows = kHeadRows};
+          .head_rows = kHeadRows,
+          .kept_losses = layout.micro_batches()};
 }
 
 }  // namespace
@@ -98,18 +99,34 @@ TrainStep::TrainStep(const StepSettings& settings, const Exec& exec, Mesh& mesh,
                mesh_.pp_backward->progress();
              }),
       pipeline_(settings.layout, mesh, stage_, *record),
-      local_samples_(settings.layout.global_batch / settings.layout.dp),
-      ids_(arena.take_host_n<int32_t>(local_samples_ * settings.layout.seq_len, MemoryOwner::data)),
-      targets_(arena.take_host_n<int32_t>(local_samples_ * settings.layout.seq_len, MemoryOwner::data)) {
+      host_(exec, arena.device()),
+      local_samples_(settings.layout.global_batch / settings.layout.dp) {
   const Layout& l = settings.layout;
-  for (int64_t s = 0; s <= l.micro_batch; ++s) cu_seqlens_.push_back(static_cast<int32_t>(s * l.seq_len));
-  for (int64_t s = 0; s < l.micro_batch; ++s)
-    for (int64_t t = 0; t < l.seq_len; ++t) pos_.push_back(static_cast<int32_t>(t));
+  const auto take = [&](int64_t n) { return arena.take_mirrored<int32_t>(n, MemoryOwner::data); };
+  ids_ = take(local_samples_ * l.seq_len);
+  targets_ = take(local_samples_ * l.seq_len);
+  pos_ = take(l.micro_batch * l.seq_len);
+  cu_seqlens_ = take(l.micro_batch + 1);
+  for (int64_t s = 0; s <= l.micro_batch; ++s) cu_seqlens_.host[s] = static_cast<int32_t>(s * l.seq_len);
+  for (int64_t r = 0; r < l.micro_batch * l.seq_len; ++r) pos_.host[r] = static_cast<int32_t>(r % l.seq_len);
+  upload(pos_, l.micro_batch * l.seq_len);
+  upload(cu_seqlens_, l.micro_batch + 1);
+}
+
+void TrainStep::upload(const Mirrored<int32_t>& array, int64_t n) const {
+  exec_.ops.upload({.device = array.device, .host = array.host, .bytes = n * static_cast<int64_t>(sizeof(int32_t))},
+                   exec_.stream);
+}
+
+// Returns when all that was put on the stream is done, as every Read does.
+void TrainStep::wait() const {
+  int64_t unused = 0;
+  exec_.ops.read({.host = &unused, .device = cu_seqlens_.device, .n = 1, .t = DType::i64}, exec_.stream);
 }
 
 AttnBatch TrainStep::batch_of(int64_t samples) const {
-  return {.pos = pos_.data(),
-          .cu_seqlens = cu_seqlens_.data(),
+  return {.pos = pos_.device,
+          .cu_seqlens = cu_seqlens_.device,
           .n_seq = samples,
           .rows = samples * settings_.layout.seq_len};
 }
@@ -125,14 +142,18 @@ void TrainStep::charge(StepClock& clock, double exposed_before, double waited) c
 StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
   const Layout& l = settings_.layout;
   const int64_t n_local = local_samples_ * l.seq_len;
-  const uint64_t digest = read(inputs.first_sample + mesh_.place.dp * local_samples_, local_samples_, ids_, targets_);
-  check_ids(ids_, n_local, settings_.spec.vocab_size);
+  enter("data", exec_, *record_);
+  const uint64_t digest =
+      read(inputs.first_sample + mesh_.place.dp * local_samples_, local_samples_, ids_.host, targets_.host);
+  check_ids(ids_.host, n_local, settings_.spec.vocab_size);
+  upload(ids_, n_local);
+  upload(targets_, n_local);
   clock.mark(TimeCategory::data);
 
   double exposed = record_->exposed_s;
   enter("counts", exec_, *record_);
   const bool speaks = speaks_for_its_samples();
-  int64_t counts[5] = {speaks ? count_valid(targets_, n_local) : 0, inputs.stop_asked ? 1 : 0,
+  int64_t counts[5] = {speaks ? count_valid(targets_.host, n_local) : 0, inputs.stop_asked ? 1 : 0,
                        speaks ? static_cast<int64_t>(digest) : 0, inputs.votes[0], inputs.votes[1]};
   mesh_.world->all_reduce(counts, 5, DType::i64, ReduceOp::sum);
   StepResult result{};
@@ -145,12 +166,19 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   const double d_scale = inputs.loss_scale / static_cast<double>(std::max<int64_t>(1, result.valid_tokens));
   const AttnBatch batch = batch_of(l.micro_batch);
   grads_.start(l.micro_batches());
-  double loss_sum = pipeline_.run({.ids = ids_,
-                                   .targets = targets_,
-                                   .batch = batch,
-                                   .d_scale = static_cast<float>(d_scale),
-                                   .to = {.weights = weights_.source(), .grads = grads_}});
-  charge(clock, exposed, pipeline_.waited_s());
+  pipeline_.run({.ids = ids_.device,
+                 .targets = targets_.device,
+                 .batch = batch,
+                 .d_scale = static_cast<float>(d_scale),
+                 .to = {.weights = weights_.source(), .grads = grads_}});
+  // Here the host waits for what the stream was given, so that the times are those of the work.
+  enter("losses", exec_, *record_);
+  wait();
+  double loss_sum = stage_.take_loss();
+  const double stalled = mesh_.pp_forward->take_stalled_s() + mesh_.pp_backward->take_stalled_s();
+  record_->exposed_s += stalled;
+  record_->add_stalls();
+  charge(clock, exposed, pipeline_.waited_s() + stalled);
   exposed = record_->exposed_s;
   enter("gradients", exec_, *record_);
   grads_.finish();
@@ -166,6 +194,7 @@ StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, Ste
   const double exposed = record_->exposed_s;
   enter("optimizer", exec_, *record_);
   result.grad_norm = norm_(grads_, exec_) / inputs.loss_scale;
+  record_->add_stalls();  // of the gradients: the norm was waited for
   result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.updated = result.finite && inputs.allow(result.loss, result.grad_norm);
   if (result.updated) {
@@ -183,7 +212,14 @@ StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, Ste
 double TrainStep::evaluate(const int32_t* ids, const int32_t* targets, int64_t n) {
   const AttnBatch batch = batch_of(n);
   check_ids(ids, batch.rows, settings_.spec.vocab_size);
-  return pipeline_.evaluate({.ids = ids, .target = targets, .attn = batch}, weights_.source());
+  std::copy_n(ids, batch.rows, ids_.host);
+  std::copy_n(targets, batch.rows, targets_.host);
+  upload(ids_, batch.rows);
+  upload(targets_, batch.rows);
+  const double sum =
+      pipeline_.evaluate({.ids = ids_.device, .target = targets_.device, .attn = batch}, weights_.source());
+  wait();  // on every stage: the next batch goes where this one lies
+  return sum;
 }
 
 }  // namespace rw

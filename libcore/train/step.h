@@ -14,6 +14,7 @@
 #include "libcore/telemetry/categories.h"
 #include "libcore/train/grad_norm.h"
 #include "libcore/train/grad_sync.h"
+#include "libcore/train/host_tensors.h"
 #include "libcore/train/optimizer.h"
 #include "libcore/train/pipeline.h"
 #include "libcore/train/weight_store.h"
@@ -77,13 +78,14 @@ class TrainStep {
   Optimizer& optimizer() { return optimizer_; }
   const GradSync& grads() const { return grads_; }
   const Pipeline& pipeline() const { return pipeline_; }
+  const HostTensors& host() const { return host_; }
 
   // Runs a step on global samples [first_sample, first_sample + global_batch).
   StepResult run(const StepInputs& inputs, const ReadSamples& read, StepClock& clock);
   // Forward and backward alone, as run() does them: afterwards grads() holds the gradient times loss_scale.
   StepResult forward_backward(const StepInputs& inputs, const ReadSamples& read, StepClock& clock);
-  // Sum of the loss over valid targets of n samples (at most micro_batch), no gradient: on the last stage, 0 elsewhere.
-  // Collective over the pipeline.
+  // Sum of the loss over valid targets of n samples (at most micro_batch; in the host's memory), no gradient: on the
+  // last stage, 0 elsewhere. Collective over the pipeline.
   double evaluate(const int32_t* ids, const int32_t* targets, int64_t n);
   // This rank's share of sums over the whole batch that are the same on all ranks of a pipeline and a tensor group: 1
   // on one rank of each data-parallel index, 0 on the others.
@@ -91,6 +93,8 @@ class TrainStep {
 
  private:
   AttnBatch batch_of(int64_t samples) const;
+  void upload(const Mirrored<int32_t>& array, int64_t n) const;
+  void wait() const;
   void charge(StepClock& clock, double exposed_before, double waited) const;
 
   StepSettings settings_;
@@ -106,9 +110,10 @@ class TrainStep {
   GradNorm norm_;
   Stage stage_;
   Pipeline pipeline_;
+  HostTensors host_;
   int64_t local_samples_;
-  int32_t *ids_, *targets_;                // (local_samples, seq_len), host memory
-  std::vector<int32_t> pos_, cu_seqlens_;  // of a full micro-batch
+  Mirrored<int32_t> ids_, targets_;     // (local_samples, seq_len)
+  Mirrored<int32_t> pos_, cu_seqlens_;  // of a full micro-batch
 };
 
 }  // namespace rw

@@ -78,20 +78,22 @@ std::vector<TensorPiece> gradient_pieces(TrainStep& step) {
 
 namespace {
 
-// Calls visit(name, box, where it goes) for each box that is read.
+RowSpan all_rows(const LocalParam& p) { return {.first = 0, .rows = p.box.extent[0]}; }
+
+// Calls visit(name, rows of a parameter, where they go) for each box that is read.
 template <typename Visit>
 void for_each_box(TrainStep& step, Load what, Visit visit) {
   const auto& params = step.layout().params();
   const auto pieces = [&](const char* prefix, auto&& place) {
     for (const ShardPiece& piece : step.shards().own_pieces()) {
       const LocalParam& p = params[piece.param];
-      visit(prefix + p.name, rows_box(p, piece.rows), place(piece));
+      visit(prefix + p.name, p, piece.rows, place(piece));
     }
   };
   if (step.weights().sharded()) {
     pieces("", [&](const ShardPiece& piece) { return step.weights().at(piece); });
   } else {
-    for (const LocalParam& p : params) visit(p.name, p.box, step.weights().masters() + p.slice.offset);
+    for (const LocalParam& p : params) visit(p.name, p, all_rows(p), step.weights().masters() + p.slice.offset);
   }
   if (what == Load::weights_and_moments) {
     pieces("adam.m/", [&](const ShardPiece& piece) { return step.optimizer().m() + piece.shard_at; });
@@ -102,25 +104,29 @@ void for_each_box(TrainStep& step, Load what, Visit visit) {
 }  // namespace
 
 void load_params(TrainStep& step, const TensorSource& source, Load what) {
-  for_each_box(step, what,
-               [&](const std::string& name, const Box& box, float* to) { source.read(name, box, DType::f32, to); });
+  for_each_box(step, what, [&](const std::string& name, const LocalParam& p, RowSpan rows, float* to) {
+    step.host().fill(to, rows.rows, p.row(), [&](float* host, RowSpan some) {
+      source.read(name, rows_box(p, {.first = rows.first + some.first, .rows = some.rows}), DType::f32, host);
+    });
+  });
   step.weights().loaded();
 }
 
 std::vector<std::pair<std::string, Box>> boxes_to_load(TrainStep& step) {
   std::vector<std::pair<std::string, Box>> boxes;
   for_each_box(step, Load::weights_and_moments,
-               [&](const std::string& name, const Box& box, float*) { boxes.emplace_back(name, box); });
+               [&](const std::string& name, const LocalParam& p, RowSpan rows, float*) {
+                 boxes.emplace_back(name, rows_box(p, rows));
+               });
   return boxes;
 }
 
 void init_weights(TrainStep& step, uint64_t seed) {
-  if (step.weights().sharded()) {
-    for (const ShardPiece& piece : step.shards().own_pieces())
-      init_rows(step.layout().params()[piece.param], piece.rows, step.weights().at(piece), seed);
-  } else {
-    init_params(step.layout(), step.weights().masters(), seed);
-  }
+  for_each_box(step, Load::weights, [&](const std::string&, const LocalParam& p, RowSpan rows, float* to) {
+    step.host().fill(to, rows.rows, p.row(), [&](float* host, RowSpan some) {
+      init_rows(p, {.first = rows.first + some.first, .rows = some.rows}, host, seed);
+    });
+  });
   step.weights().loaded();
 }
 

@@ -22,11 +22,17 @@ std::string short_time(double seconds) {
 }  // namespace
 
 void Trainer::start_saver() {
+  DeviceMemory* const memory = device_->memory();
+  CopyPiece copy = nullptr;
+  if (memory != nullptr)
+    copy = [memory](char* dst, const char* src, int64_t bytes) { memory->copy_to_host(dst, src, bytes); };
+  // A device's copies take their turns: more threads would only wait.
   saver_.emplace(AsyncSaveOptions{.durable = checkpoints_dir(spec_),
                                   .local = local_,
                                   .saver = {.memory_bytes = spec_.checkpoint_memory,
                                             .bytes_per_s = static_cast<double>(spec_.checkpoint_bandwidth),
-                                            .threads = threads_}},
+                                            .threads = memory != nullptr ? 1 : threads_,
+                                            .copy = copy}},
                  watched_world());
   if (resume_.checkpoint != nullptr) saver_->compare_with(resume_.checkpoint->manifest());
   resume_.checkpoint.reset();
@@ -84,6 +90,7 @@ bool Trainer::request_save(bool durable, bool local) {
   if (loss_scale_) state_.loss_scale = loss_scale_->state().dump();
   count_stall();
   save_stall_s_ = 0;
+  device_->wait();  // the last update: what is copied beside the stream must be there
   saver_->request({.step = state_.step,
                    .pieces = checkpoint_pieces(*step_),
                    .identity = first_rank() ? saved_identity() : "",

@@ -52,9 +52,9 @@ Json Trainer::metrics_line(const StepResult& result) const {
         category == TimeCategory::checkpoint ? step_stall_s_ : clock_.seconds(category);
   }
   for (int o = 0; o < static_cast<int>(MemoryOwner::n_owners); ++o)
-    if (const auto owner = static_cast<MemoryOwner>(o); arena_.bytes(owner) > 0)
-      memory[memory_owner_name(owner)] = arena_.bytes(owner);
-  memory["planned"] = arena_.total_bytes();
+    if (const auto owner = static_cast<MemoryOwner>(o); arena_->bytes(owner) > 0)
+      memory[memory_owner_name(owner)] = arena_->bytes(owner);
+  memory["planned"] = arena_->total_bytes();
   // What the process grew by beyond the plan: at its peak, what it maps of the other ranks on this host left out.
   int64_t mapped = world_.mapped_bytes();
   const Mesh& m = *mesh_;
@@ -63,7 +63,8 @@ Json Trainer::metrics_line(const StepResult& result) const {
   memory["mapped"] = mapped;
   const int64_t staging = saver_->pool_bytes();
   if (staging > 0) memory["checkpoint_staging"] = staging;
-  memory["outside_arena"] = peak_resident_bytes() - start_rss_ - arena_.total_bytes() - staging;
+  const int64_t planned_here = device_->memory() == nullptr ? arena_->total_bytes() : 0;
+  memory["outside_arena"] = peak_resident_bytes() - start_rss_ - planned_here - staging;
   for (const auto& [key, count] : comm_record_->counts) {
     const auto before = counted_.find(key);
     const CommCount then = before == counted_.end() ? CommCount{} : before->second;

@@ -14,6 +14,7 @@
 #include "libcore/base/files.h"
 #include "libcore/ckpt/async_save.h"
 #include "libcore/data/data_order.h"
+#include "libcore/device/device.h"
 #include "libcore/model/model_flops.h"
 #include "libcore/spec/layout.h"
 #include "libcore/telemetry/json_lines.h"
@@ -59,6 +60,7 @@ class Trainer {
   // trainer_start.cpp
   void start();
   void open_inputs();
+  void open_own_device();
   void check_memory();
   void plan_staging(int64_t file_bytes, int64_t free_bytes);
   void build_step();
@@ -115,7 +117,9 @@ class Trainer {
   ResumePlan resume_;
   TrainData data_;
   std::unique_ptr<DataOrder> order_;
-  Arena arena_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Comm> device_world_;  // the world for what lies on the device; null: world_ serves
+  std::optional<Arena> arena_;
   OpLog op_log_;
   std::shared_ptr<CommRecord> comm_record_;
   std::optional<Mesh> mesh_;

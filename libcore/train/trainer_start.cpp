@@ -9,11 +9,13 @@
 #include "libcore/base/units.h"
 #include "libcore/ckpt/node_folders.h"
 #include "libcore/comm/agree.h"
+#include "libcore/comm/nccl_comm.h"
 #include "libcore/comm/rank_cores.h"
 #include "libcore/data/duplicates.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/net/url.h"
 #include "libcore/text/tokenizer.h"
+#include "libcore/train/device_peak.h"
 #include "libcore/train/dry_run.h"
 #include "libcore/train/local_dirs.h"
 #include "libcore/train/lr_schedule.h"
@@ -25,6 +27,21 @@ namespace {
 
 constexpr double kPeakMeasureS = 0.3;
 constexpr int64_t kLeastStaging = int64_t{32} << 20;
+
+// What this rank is about to take, by owner, against what there is.
+void check_fits(const DryRun& plan, const std::string& who, int64_t needed, int64_t available) {
+  if (needed <= available) return;
+  std::string owners;
+  for (size_t o = 0; o < plan.bytes.size(); ++o)
+    if (plan.bytes[o] > 0)
+      owners += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(o)),
+                            format_bytes(static_cast<double>(plan.bytes[o])));
+  fail(ErrorKind::runtime,
+       "out of memory: {} needs {} ({}), {} in all are available; use more --tp, --pp or --zero, --recompute full, or "
+       "a smaller --micro-batch, --seq-len or model",
+       who, format_bytes(static_cast<double>(plan.total_bytes)), owners.substr(1),
+       format_bytes(static_cast<double>(available)));
+}
 
 }  // namespace
 
@@ -116,11 +133,19 @@ void Trainer::plan_start() {
   state_.data_fingerprint = data_.fingerprint;
 }
 
-// What every rank of this host is about to take, against what the host has: all refuse together, before anything is
-// taken.
+void Trainer::open_own_device() {
+  threads_ = threads_per_rank(spec_.threads, world_);
+  const std::vector<std::string> hosts = world_.hosts();
+  const auto me = hosts.begin() + world_.rank();
+  device_ = open_device({.device = spec_.device,
+                         .local_rank = static_cast<int>(std::count(hosts.begin(), me, *me)),
+                         .threads = threads_});
+}
+
+// What every rank of this host is about to take, against what the host, or the rank's device, has: all refuse together,
+// before anything is taken.
 void Trainer::check_memory() {
   start_rss_ = resident_bytes();
-  threads_ = threads_per_rank(spec_.threads, world_);
   if (const int idle = idle_cores(threads_, world_); spec_.threads == 0 && idle > 0)
     warn(
         fmt::format("{} cores of this host are left out because mpirun binds its ranks; give it --bind-to none or "
@@ -131,7 +156,7 @@ void Trainer::check_memory() {
   ranks_per_node_ = std::count_if(places.begin(), places.end(), [&](const Placement& p) { return p.node == node; });
   const DryRun plan =
       dry_run({.step = step_settings(spec_, model_, layout_),
-               .backend = {.ops = this_cpu_ops(), .stream = {.threads = threads_}, .t = precision_type(spec_)},
+               .backend = {.ops = device_->ops(), .stream = device_->stream(), .t = precision_type(spec_)},
                .ranks_per_node = ranks_per_node_},
               world_.rank());
   for (const char* op : {"gemm", "attention_fwd", "attention_bwd"})
@@ -139,21 +164,12 @@ void Trainer::check_memory() {
   const std::vector<std::string> hosts = world_.hosts();
   const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world_.rank())]);
   const int64_t available = available_bytes();
-  if (plan.total_bytes <= available / here) {
-    plan_staging(plan.checkpoint_bytes, available / here - plan.total_bytes);
-    return;
+  if (const DeviceMemory* memory = device_->memory()) {
+    check_fits(plan, fmt::format("each rank, on {},", memory->name()), plan.total_bytes, memory->free_bytes());
+    return plan_staging(plan.checkpoint_bytes, available / here);
   }
-  std::string owners;
-  for (size_t o = 0; o < plan.bytes.size(); ++o)
-    if (plan.bytes[o] > 0)
-      owners += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(o)),
-                            format_bytes(static_cast<double>(plan.bytes[o])));
-  fail(
-      ErrorKind::runtime,
-      "out of memory: each of the {} ranks on this host needs {} ({}), {} in all are available; use more --tp, --pp or "
-      "--zero, --recompute full, or a smaller --micro-batch, --seq-len or model",
-      here, format_bytes(static_cast<double>(plan.total_bytes)), owners.substr(1),
-      format_bytes(static_cast<double>(available)));
+  check_fits(plan, fmt::format("each of the {} ranks on this host", here), plan.total_bytes * here, available);
+  plan_staging(plan.checkpoint_bytes, available / here - plan.total_bytes);
 }
 
 // Staging a save at once takes as much memory as its file. Where that is not left, it goes in waves.
@@ -169,13 +185,17 @@ void Trainer::build_step() {
   comm_record_ = std::make_shared<CommRecord>();
   comm_record_->rank = world_.rank();
   comm_record_->host = world_.hosts()[static_cast<size_t>(world_.rank())];
-  mesh_ = make_mesh(world_, mesh_shape(layout_, model_, ranks_per_node_), comm_record_);
-  op_log_.backend = &this_cpu_ops();
+  device_world_ = device_comm(world_, *device_);
+  mesh_ = make_mesh(device_world_ != nullptr ? *device_world_ : world_, mesh_shape(layout_, model_, ranks_per_node_),
+                    comm_record_);
+  arena_.emplace(device_->memory());
+  op_log_.backend = &device_->ops();
   op_log_.look = false;
-  const Exec exec{.ops = spec_.nan_trace ? checked_ops() : this_cpu_ops(),
-                  .stream = {.threads = threads_, .log = spec_.nan_trace ? &op_log_ : nullptr},
-                  .t = precision_type(spec_)};
-  step_ = std::make_unique<TrainStep>(step_settings(spec_, model_, layout_), exec, *mesh_, comm_record_, arena_);
+  Stream stream = device_->stream();
+  if (spec_.nan_trace) stream.log = &op_log_;
+  const Exec exec{
+      .ops = spec_.nan_trace ? checked_ops() : device_->ops(), .stream = stream, .t = precision_type(spec_)};
+  step_ = std::make_unique<TrainStep>(step_settings(spec_, model_, layout_), exec, *mesh_, comm_record_, *arena_);
   if (spec_.val_fraction > 0 && data_.validation.empty())
     warn(fmt::format("--val-fraction {} holds out no token of this data: there is no validation", spec_.val_fraction));
   validation_.emplace(data_.validation, spec_.seq_len, spec_.micro_batch);
@@ -227,11 +247,15 @@ void Trainer::load_weights() {
 void Trainer::measure_peak() {
   // On the CPU f16 is a storage type: products run in f32.
   const DType t = spec_.precision == "bf16" ? DType::bf16 : DType::f32;
-  const char* instruction = "given by --peak-flops";
-  const double mine = spec_.peak_flops > 0 ? spec_.peak_flops
-                                           : measure_peak_flops(t, {.threads = threads_}, kPeakMeasureS, &instruction);
-  peak_source_ = instruction;
-  peak_flops_ = mine;
+  const char* source = "given by --peak-flops";
+  peak_flops_ = spec_.peak_flops;
+  if (spec_.peak_flops <= 0 && device_->memory() != nullptr) {
+    source = "a large product";
+    peak_flops_ = measure_device_peak(*device_, precision_type(spec_), kPeakMeasureS);
+  } else if (spec_.peak_flops <= 0) {
+    peak_flops_ = measure_peak_flops(t, {.threads = threads_}, kPeakMeasureS, &source);
+  }
+  peak_source_ = source;
 }
 
 void Trainer::start_run_dir() {
@@ -241,7 +265,8 @@ void Trainer::start_run_dir() {
   identity_["peak_flops_per_rank"] = peak_flops_;
   identity_["peak_flops_source"] = peak_source_;
   identity_["threads_per_rank"] = threads_;
-  identity_["backend"] = cpu_ops().name;
+  identity_["backend"] = device_->ops().name;
+  identity_["device"] = device_->name();
   identity_["params"] = n_params(model_);
   identity_["generation"] = generation_;
   if (!spec_.plan_table.empty()) identity_["plan"] = Json::parse(spec_.plan_table);
@@ -299,15 +324,18 @@ void Trainer::start_sampler() {
 void Trainer::start() {
   catch_stop_signals();  // a signal during the start ends the run after its first step
   world_.set_timeout(spec_.comm_timeout);
-  phase("model and data", [&] { open_inputs(); });
+  phase("model and data", [&] {
+    open_inputs();
+    open_own_device();
+  });
   if (metrics_port(spec_) >= 0) phase("metrics port", [&] { open_metrics_port(); });
   phase("resume", [&] { plan_start(); });
   phase("plan", [&] { check_memory(); });
+  phase("machine peak", [&] { measure_peak(); });  // while a device's memory is free
   phase("memory", [&] { build_step(); });
   phase("weights", [&] { load_weights(); });
-  phase("machine peak", [&] { measure_peak(); });
   peak_flops_ = world_.all_reduce_value(peak_flops_, ReduceOp::sum) / world_.size();
-  most_planned_bytes_ = world_.all_reduce_value(arena_.total_bytes(), ReduceOp::max);
+  most_planned_bytes_ = world_.all_reduce_value(arena_->total_bytes(), ReduceOp::max);
   const std::string other = plan_mismatch(spec_.plan_table, model_, world_.size());
   if (!other.empty() && !spec_.predicted_table.empty())
     warn(fmt::format("[plan]: {}; its prediction is not compared with this run", other));
@@ -326,8 +354,8 @@ void Trainer::start() {
   note(
       fmt::format("{} parameters, {} ranks x {} threads ({}), {}, {}; peak {} FLOP/s a rank ({}); {} planned on rank 0",
                   format_count(static_cast<double>(n_params(model_))), world_.size(), threads_, layout_.text(),
-                  cpu_ops().name, spec_.precision, format_count(peak_flops_), peak_source_,
-                  format_bytes(static_cast<double>(arena_.total_bytes()))));
+                  device_->name(), spec_.precision, format_count(peak_flops_), peak_source_,
+                  format_bytes(static_cast<double>(arena_->total_bytes()))));
 }
 
 }  // namespace rw

@@ -66,18 +66,23 @@ double relative(double a, double b) { return b == 0 ? std::abs(a) : std::abs(a -
 
 }  // namespace
 
-std::unique_ptr<TensorSource> gather_tensors(Comm& world, const std::vector<TensorPiece>& pieces) {
+std::unique_ptr<TensorSource> gather_tensors(Comm& world, const std::vector<TensorPiece>& pieces,
+                                             const HostTensors& host) {
   auto all = std::make_unique<GatheredTensors>();
   const std::vector<std::string> texts = world.gather_text(describe(pieces).dump());
-  std::vector<float> message;
+  std::vector<float> message, room;
+  const auto values = [&](const TensorPiece& p) {
+    return host.view(static_cast<const float*>(p.data), p.box.size(), room);
+  };
   if (world.rank() != 0) {
-    for (const TensorPiece& p : pieces)
-      message.insert(message.end(), static_cast<const float*>(p.data),
-                     static_cast<const float*>(p.data) + p.box.size());
+    for (const TensorPiece& p : pieces) {
+      const float* mine = values(p);
+      message.insert(message.end(), mine, mine + p.box.size());
+    }
     world.send(message.data(), static_cast<int64_t>(message.size() * sizeof(float)), 0, kTag);
     return all;
   }
-  for (const TensorPiece& p : pieces) all->add(p, static_cast<const float*>(p.data));
+  for (const TensorPiece& p : pieces) all->add(p, values(p));
   for (int r = 1; r < world.size(); ++r) {
     std::vector<TensorPiece> theirs;
     int64_t n = 0;
@@ -118,7 +123,7 @@ struct ParallelCheck::Reference {
 };
 
 ParallelCheck::ParallelCheck(const StepSettings& settings, TrainStep& step, int threads) : step_(step) {
-  const std::unique_ptr<TensorSource> now = gather_tensors(*step.mesh().world, checkpoint_pieces(step));
+  const std::unique_ptr<TensorSource> now = gather_tensors(*step.mesh().world, checkpoint_pieces(step), step.host());
   if (step.mesh().world->rank() != 0) return;
   reference_ = std::make_unique<Reference>(settings, threads);
   load_params(reference_->step, *now, Load::weights_and_moments);
@@ -128,7 +133,7 @@ ParallelCheck::ParallelCheck(const StepSettings& settings, TrainStep& step, int 
 ParallelCheck::~ParallelCheck() = default;
 
 ParallelReport ParallelCheck::compare(const StepInputs& inputs, const StepResult& result, const ReadSamples& read) {
-  const std::unique_ptr<TensorSource> grads = gather_tensors(*step_.mesh().world, gradient_pieces(step_));
+  const std::unique_ptr<TensorSource> grads = gather_tensors(*step_.mesh().world, gradient_pieces(step_), step_.host());
   ParallelReport report;
   if (!reference_) return report;
   StepClock clock;

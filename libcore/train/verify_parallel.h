@@ -10,8 +10,9 @@
 
 namespace rw {
 
-// What the pieces of all ranks come to, whole, on rank 0 (elsewhere empty). Collective over world.
-std::unique_ptr<TensorSource> gather_tensors(Comm& world, const std::vector<TensorPiece>& pieces);
+// What the pieces of all ranks' f32 tensors come to, whole, on rank 0 (elsewhere empty). Collective over world.
+std::unique_ptr<TensorSource> gather_tensors(Comm& world, const std::vector<TensorPiece>& pieces,
+                                             const HostTensors& host);
 
 struct TensorError {
   std::string name;

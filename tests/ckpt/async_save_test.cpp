@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr SaverOptions kPlain{};
+const SaverOptions kPlain{};
 
 // One rank's pieces, whose memory the test may change.
 struct Held {

@@ -5,8 +5,10 @@
 #include <hdf5.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <random>
@@ -177,6 +179,35 @@ TEST_CASE("any pieces, through pools of any size") {
         if (memory == 1) CHECK(saver.pool_bytes() <= 256 << 10);
       }
     }
+  }
+}
+
+// What lies on a device has addresses that mean nothing to the host.
+TEST_CASE("pieces that are not in the host's memory are read by the function that is given") {
+  const ScratchDir dir;
+  constexpr uintptr_t kFar = uintptr_t{1} << 46;
+  const Pieces pieces = random_pieces(6, 15, 4000);
+  std::vector<TensorPiece> far = pieces.list;
+  for (TensorPiece& p : far) p.data = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p.data) + kFar);
+  std::atomic<bool> works = true;
+  const CopyPiece copy = [&](char* dst, const char* src, int64_t bytes) {
+    if (!works) fail(ErrorKind::runtime, "the device is gone");
+    std::memcpy(dst, reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(src) - kFar),
+                static_cast<size_t>(bytes));
+  };
+  for (const int threads : {1, team()}) {
+    ShardSaver saver({.memory_bytes = 300'000, .threads = threads, .copy = copy});
+    const auto begin = [&] { saver.begin(far, dir / "a.h5", Cache::bypass); };
+    begin();
+    saver.finish_staging();
+    REQUIRE(saver.wait(kLong));
+    check_file(dir / "a.h5", saver.take(), pieces);
+    works = false;
+    begin();
+    saver.finish_staging();
+    REQUIRE(saver.wait(kLong));
+    CHECK_THROWS_WITH_AS(saver.take(), doctest::Contains("the device is gone"), Error);
+    works = true;
   }
 }
 

@@ -1,4 +1,5 @@
-// The cuda table as the kernel tests call it: each op is waited for, in every order that the simulator has.
+// The cuda table as the kernel tests call it: each op is waited for, in every order that the simulator has; on a GPU
+// twice.
 #pragma once
 #include "kernels/ops.h"
 

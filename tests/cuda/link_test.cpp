@@ -10,10 +10,6 @@
 // After the above: the toolkit's names.
 #include <cuda_runtime_api.h>
 
-namespace rw {
-const Ops& cuda_ops();
-}
-
 namespace {
 
 using namespace rw;

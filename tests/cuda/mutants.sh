@@ -69,7 +69,7 @@ mutant() {  # mutant NAME KERNEL CASE FILE EDIT, beside the others
 }
 
 mkdir -p "$scratch/simulator"
-for part in block fiber runtime; do
+for part in block fiber devices graphs guarded_memory memory queues streams; do
   compile "$objects/.._simt_$part.cpp.o" "$scratch/simulator" $part || { echo "FAIL  the simulator: $(tail -n 5 "$scratch/simulator/log")"; exit 1; }
 done
 

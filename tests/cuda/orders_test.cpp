@@ -362,6 +362,34 @@ TEST_CASE("four orders: loss, optimizer, elementwise") {
   });
 }
 
+TEST_CASE("four orders: sampling") {
+  const int64_t v = 1537, n = 3, most_best = 100;
+  for (const At at : {At::aligned, At::shifted}) {
+    Case c(kF32, at);
+    // Of the second row more are equal than are sorted at once.
+    std::vector<float> z(2 * v + 1, 5.5F);
+    for (size_t i = 0; i < z.size(); ++i)
+      if (i <= v || i % 2 == 1) z[i] = static_cast<float>(i * 37 % 1000) / 200;
+    const float* const logits = c.numbers(z) + (at == At::shifted ? 1 : 0);
+    const auto* ask = c.numbers<SampleAsk>({{.share = 0.6, .inv_t = 1, .row = 0, .n_best = 100, .raw_sum = 1},
+                                            {.share = 0.01, .inv_t = 2, .row = 1, .n_best = 99},
+                                            {.row = 1, .n_best = 1, .column = 3}});
+    Buffer& facts = c.written(c.workspace(n * static_cast<int64_t>(sizeof(SampleFacts))));
+    Buffer &best_z = c.result(kF32, n * most_best), &best_column = c.result(kF32, n * most_best);
+    c.check("sample_scan", [&](const Ops& ops) {
+      ops.sample_scan({.facts = reinterpret_cast<SampleFacts*>(facts.data()),
+                       .best_z = best_z.f32(),
+                       .best_column = reinterpret_cast<int32_t*>(best_column.data()),
+                       .logits = logits,
+                       .ask = ask,
+                       .n = n,
+                       .v = v,
+                       .most_best = most_best},
+                      {});
+    });
+  }
+}
+
 TEST_CASE("four orders: attention over packed sequences") {
   const int64_t rows = 37, heads = 4, kv_heads = 2;
   each_case([&](auto make) {

@@ -67,6 +67,7 @@ kill -TERM "$(pgrep -P $job -f 'out term' | head -n 1)"
 wait $job
 is 'SIGTERM at one rank ends all with 75' $? 75
 expect 2 'already holds a run' 'a used --out is refused' "${train[@]}" --out one
+expect 2 'error: --device cuda:99: ' 'a device that this build or host has not got' "${train[@]}" --device cuda:99 --out none
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=9m none small 2>/dev/null; then
   out=$(mpirun -n 2 "${train[@]}" --checkpoint-every 2 --checkpoint-mode sync --keep-last 0 --steps 6 --out small/run 2>&1 </dev/null)
   code=$?

@@ -14,6 +14,7 @@ expect 2 'expected --prefix-cache' 'a warm-up without a cache' "${serve[@]}" --n
 expect 2 'multiple of 64 up to 512' 'a group that the weights do not have' "${serve[@]}" --quantize int8 --quantize-group 100
 expect 2 'expected as many as there are ranks' 'more ranks asked for than there are' "${serve[@]}" --tp 2
 expect 2 "the model's longest sequence" 'longer than the model' "${serve[@]}" --max-model-len 1Mi
+expect 2 '--device cuda:99' 'a device that is not there' "${serve[@]}" --device cuda:99
 expect 2 'chatml' 'an unknown template' "${serve[@]}" --chat-template nope
 mkdir hf && "$bin/dckpt" convert run -o hf/m >/dev/null 2>&1
 printf '{"eos_token_id": [1, 99999]}' >hf/m/generation_config.json

@@ -133,9 +133,9 @@ TEST_CASE("cross_entropy_part: maximum, sum and the target's logit") {
     const int64_t v = 37, begin = 100;
     Array z(t, 4 * v, 1, 3), part(DType::f32, 12);
     for (int64_t i = 0; i < v; ++i) z.set(3 * v + i, -INFINITY);
-    const int32_t target[] = {100, 136, 137, 101};
+    const std::vector<int32_t> target{100, 136, 137, 101};
     CrossEntropyPart a{
-        .part = part.f32(), .logits = z.data(), .target = target, .rows = 4, .v = v, .v_begin = begin, .t = t};
+        .part = part.f32(), .logits = z.data(), .target = target.data(), .rows = 4, .v = v, .v_begin = begin, .t = t};
     ops.cross_entropy_part(a, {});
     for (int64_t r = 0; r < 3; ++r) {
       double max = -INFINITY, sum = 0;
@@ -143,7 +143,7 @@ TEST_CASE("cross_entropy_part: maximum, sum and the target's logit") {
       for (int64_t i = 0; i < v; ++i) sum += std::exp(z[r * v + i] - max);
       CHECK(part[3 * r] == max);
       check_near(part[3 * r + 1], sum, 32 * kU * sum, "sum", r);
-      CHECK(part[3 * r + 2] == (r < 2 ? z[r * v + target[r] - begin] : -INFINITY));
+      CHECK(part[3 * r + 2] == (r < 2 ? z[r * v + target[static_cast<size_t>(r)] - begin] : -INFINITY));
     }
     CHECK((part[9] == -INFINITY && part[10] == 0 && part[11] == -INFINITY));
     a.v = 0, a.logits = nullptr;

@@ -58,18 +58,40 @@ TEST_CASE("zero clears its bytes, read copies") {
         CHECK(y.canaries_alive());
       }
     }
-    const double x[] = {1.5, -2.5, 3.5};
-    const int64_t k[] = {INT64_MAX, -7};
+    const std::vector<double> x{1.5, -2.5, 3.5};
+    const std::vector<int64_t> k{INT64_MAX, -7};
     double x_host[3] = {};
     int64_t k_host[3] = {0, 0, 99};
     Array f(DType::f32, 5, 1), f_host(DType::f32, 5);
-    ops.read({.host = x_host, .device = x, .n = 3, .t = DType::f64}, {});
-    ops.read({.host = k_host, .device = k, .n = 2, .t = DType::i64}, {});
+    ops.read({.host = x_host, .device = x.data(), .n = 3, .t = DType::f64}, {});
+    ops.read({.host = k_host, .device = k.data(), .n = 2, .t = DType::i64}, {});
     ops.read({.host = f_host.data(), .device = f.data(), .n = 5, .t = DType::f32}, {});
     ops.read({.host = nullptr, .device = nullptr, .n = 0, .t = DType::f32}, {});
     CHECK((x_host[0] == 1.5 && x_host[1] == -2.5 && x_host[2] == 3.5));
     CHECK((k_host[0] == INT64_MAX && k_host[1] == -7 && k_host[2] == 99));
     CHECK((f_host.same_bits(f) && f_host.canaries_alive()));
+  });
+}
+
+TEST_CASE("upload copies its bytes; where host and device are one address it does nothing") {
+  each_table_and_type([](const Ops& ops, DType t) {
+    for (int64_t n : {0, 1, 3, 17, 70001}) {
+      Array host(t, n, 3), device(t, n), was = copy_of(host);
+      ops.upload({.device = device.data(), .host = host.data(), .bytes = n * dtype_bytes(t)}, {});
+      CHECK(device.same_bits(was));
+      CHECK(device.canaries_alive());
+      ops.upload({.device = host.data(), .host = host.data(), .bytes = n * dtype_bytes(t)}, {});
+      CHECK(host.same_bits(was));
+    }
+    // Half of it, and nothing of it.
+    Array host(t, 10, 4), device(t, 10), want(t, 10);
+    std::memcpy(device.data(), want.data(), static_cast<size_t>(10 * dtype_bytes(t)));
+    for (int64_t i = 0; i < 5; ++i) want.set(i, host[i]);
+    ops.upload({.device = device.data(), .host = host.data(), .bytes = 5 * dtype_bytes(t)}, {});
+    CHECK(device.same_bits(want));
+    ops.upload({.device = device.data(), .host = host.data(), .bytes = 0}, {});
+    ops.upload({.device = nullptr, .host = nullptr, .bytes = 0}, {});
+    CHECK(device.same_bits(want));
   });
 }
 

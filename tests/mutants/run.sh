@@ -82,7 +82,7 @@ mutant 'norm gradients not summed over tp' libcore/train/grad_sync.cpp \
 mutant 'parameters counted twice in the norm' libcore/train/grad_norm.cpp \
   's/if \(!layout\.params\(\)\[piece\.param\]\.owned\) continue;//' 'tensor parallelism'
 mutant 'loss divided by the local number of targets' libcore/train/step.cpp \
-  's/std::max<int64_t>\(1, result\.valid_tokens\)/std::max<int64_t>(1, count_valid(targets_, n_local) * l.dp)/' 'data parallelism'
+  's/std::max<int64_t>\(1, result\.valid_tokens\)/std::max<int64_t>(1, count_valid(targets_.host, n_local) * l.dp)/' 'data parallelism'
 mutant 'tied embedding not summed over its ends' libcore/train/grad_sync.cpp \
   's/mesh_\.ends->all_reduce\(/if (false) &/' 'pipeline with a tied embedding'
 mutant 'gathered weights not forgotten' libcore/train/sharded_weights.cpp \

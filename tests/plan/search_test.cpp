@@ -63,6 +63,7 @@ TEST_CASE("search: every plan is a layout that the trainer takes, within the dev
       Json tables = Json::object();
       read_toml(fields(train), plan_toml(PlanInputs(spec), p), "the plan", {"plan", "predicted"}, &tables);
       const Layout settled = settle_layout(train, model, cluster.device_count());
+      CHECK(train.device == "cuda");
       CHECK(settled.text() == p.layout.text());
       CHECK(settled.stage_layers == p.layout.stage_layers);
       CHECK(settled.micro_batches() == p.layout.micro_batches());

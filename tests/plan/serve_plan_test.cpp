@@ -111,11 +111,11 @@ TEST_CASE("at hardly any load the first token takes the price of its prompt") {
   ServeInstance one = instance(spec(), cluster());
   double expected = 0;  // chunks of 128, 128, 45
   for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 128}, {128, 128}, {256, 45}}) {
-    StepShape s;
+    PricedStep s;
     s.add(first, n, first + n == 301);
     expected += one.price->seconds(s);
   }
-  StepShape decode;
+  PricedStep decode;
   decode.add(301, 1, true);
   const ServeOption& o = plan.options.front();
   CHECK(o.server.tp == 1);

@@ -56,14 +56,14 @@ StepPrice price_on(const DeviceType& device, const RunnerSpec& runner, int64_t t
   return StepPrice({.runner = runner, .tp = tp, .device = device, .collective = std::move(collective)});
 }
 
-StepShape decode(int64_t sequences, int64_t context) {
-  StepShape s;
+PricedStep decode(int64_t sequences, int64_t context) {
+  PricedStep s;
   for (int64_t i = 0; i < sequences; ++i) s.add(context - 1, 1, true);
   return s;
 }
 
-StepShape prompt(int64_t tokens) {
-  StepShape s;
+PricedStep prompt(int64_t tokens) {
+  PricedStep s;
   s.add(0, tokens, true);
   return s;
 }
@@ -77,7 +77,7 @@ TEST_CASE("the price of a step is the sum over the ops of the whole model's forw
   ServeForward whole(runner, 1, runner.model.layers);
   // 37 tokens of a prompt after 100, a whole prompt of 5, and three decodes.
   const std::vector<ServeForward::Span> spans = {{37, 137}, {5, 5}, {1, 900}, {1, 33}, {1, 2}};
-  StepShape shape;
+  PricedStep shape;
   for (const auto& s : spans) shape.add(s.context - s.rows, s.rows, true);
   double expected = 0;
   for (const OpCall& call : whole.run(spans).ops) expected += serving_op_seconds(call, device, runner.precision);

@@ -20,7 +20,7 @@ SimQuery query(const Workload& w, double stretch = 1) {
           .scheduler = {.n_pages = kPages, .block_tokens = 16, .max_seqs = 64, .max_batch_tokens = 512},
           .max_model_len = 0,
           .role = ServeRole::whole,
-          .step_s = [](const StepShape&) { return 0.01; },
+          .step_s = [](const PricedStep&) { return 0.01; },
           .keep_gaps = true};
 }
 
@@ -31,7 +31,7 @@ Workload one_request(int64_t input, int64_t output) {
 }  // namespace
 
 TEST_CASE("a step's shape counts pairs and contexts") {
-  StepShape s;
+  PricedStep s;
   s.add(0, 3, false);  // queries see 1, 2, 3 keys
   CHECK(s.pairs == 6);
   CHECK(s.context == 3);
@@ -153,8 +153,8 @@ TEST_CASE("prefill and decode servers share a request") {
   q.scheduler.itl_budget_s = 0.012;  // prompts that were sent are not cut
   // Keys and values arrive 7 ms after the first token: the first gap is that and a step of one row.
   q.arrivals = {{.request = 0, .ready_s = p.requests[0].first_s + 0.007, .since_s = p.requests[0].first_s}};
-  std::vector<StepShape> shapes;
-  q.step_s = [&](const StepShape& s) {
+  std::vector<PricedStep> shapes;
+  q.step_s = [&](const PricedStep& s) {
     shapes.push_back(s);
     return 0.01;
   };
@@ -178,7 +178,7 @@ TEST_CASE("a preempted sequence of a decode server pays for its prompt") {
   q.role = ServeRole::decode;
   q.scheduler.n_pages = 61;
   int64_t long_rows = 0;
-  q.step_s = [&](const StepShape& s) {
+  q.step_s = [&](const PricedStep& s) {
     long_rows += s.rows > 53;
     return 0.01;
   };
@@ -203,7 +203,7 @@ TEST_CASE("percentiles are by nearest rank") {
 TEST_CASE("a looser objective never keeps fewer; mean gaps keep at least as many as worst gaps") {
   const Workload w = describe_workload("in=200..700,out=3..40,rate=20,requests=499,burst=2", 11);
   SimQuery q = query(w);
-  q.step_s = [](const StepShape& s) { return 0.002 + 1e-5 * static_cast<double>(s.rows); };
+  q.step_s = [](const PricedStep& s) { return 0.002 + 1e-5 * static_cast<double>(s.rows); };
   const SimResult r = simulate(q);
   double last = -1;
   for (const double slack : {0.25, 0.5, 1.0, 1.1, 2.0, 8.0}) {

@@ -22,6 +22,21 @@ using test::ServedWish;
 
 namespace {
 
+// A simulated device takes its time: fewer models and requests, the same laws.
+#if defined(RW_TEST_CUDA)
+const std::vector<const char*> kLawModels = {"llama"};
+const std::vector<Family> kTpFamilies = {Family::llama};
+const std::vector<int> kTpRanks = {2};
+constexpr int kWishes = 12, kFewWishes = 5;
+constexpr bool kFewTypes = true;
+#else
+const std::vector<const char*> kLawModels = {"gpt2", "llama", "qwen2"};
+const std::vector<Family> kTpFamilies = {Family::gpt2, Family::llama, Family::qwen2};
+const std::vector<int> kTpRanks = {2, 4};
+constexpr int kWishes = 32, kFewWishes = 12;
+constexpr bool kFewTypes = false;
+#endif
+
 ServedSpec spec_of(const golden::GoldenModel& g, DType t, SchedulerSpec scheduler = {}) {
   if (scheduler.n_pages == 0) scheduler.n_pages = 400;
   return {.runner = {.model = g.spec, .precision = t, .kv_t = t, .quant = {}, .deterministic = true},
@@ -90,14 +105,15 @@ TEST_CASE("greedy tokens are those of transformers' generate, and log-probabilit
 }
 
 TEST_CASE("alone, batched, shuffled, chunked, cached, preempted: the same tokens and the same bits") {
-  for (const char* name : {"gpt2", "llama", "qwen2"})
+  for (const char* name : kLawModels)
     for (const DType t : {DType::f32, DType::bf16})
       for (const bool int8_kv : {false, true}) {
+        if (kFewTypes && int8_kv != (t == DType::bf16)) continue;
         CAPTURE(name);
         CAPTURE(dtype_name(t));
         CAPTURE(int8_kv);
         const golden::GoldenModel g = golden::load_golden(name);
-        const std::vector<ServedWish> wishes = some_wishes(g, 32, 5);
+        const std::vector<ServedWish> wishes = some_wishes(g, kWishes, 5);
         const auto run = [&](const SchedulerSpec& s, int threads = 1) {
           ServedSpec spec = spec_of(g, t, s);
           if (int8_kv) spec.runner.kv_t = DType::i8;
@@ -144,7 +160,7 @@ TEST_CASE("the scores of a prompt are those of drawing it token by token") {
 }
 
 TEST_CASE("tensor-parallel ranks draw the same greedy tokens, with key/value heads split and shared") {
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2})
+  for (const Family family : kTpFamilies)
     for (const int64_t kv_heads : {4, 2, 1}) {
       if (family == Family::gpt2 && kv_heads < 4) continue;
       ModelSpec spec{.family = family,
@@ -166,7 +182,7 @@ TEST_CASE("tensor-parallel ranks draw the same greedy tokens, with key/value hea
       golden::GoldenModel g;
       g.spec = spec;
       g.weights = std::make_unique<test::RandomWeights>(spec, 3);
-      std::vector<ServedWish> wishes = some_wishes(g, 12, 6);
+      std::vector<ServedWish> wishes = some_wishes(g, kFewWishes, 6);
       for (ServedWish& w : wishes) w.sampling = {.temperature = 0};
       for (const bool int8_kv : {false, true}) {
         const auto run = [&](int tp) {
@@ -179,9 +195,8 @@ TEST_CASE("tensor-parallel ranks draw the same greedy tokens, with key/value hea
         const auto one = run(1);
         size_t different = 0;
         for (size_t i = 1; i < one.size(); ++i) different += one[i] != one[0];
-        CHECK(different > 6);
-        CHECK(run(2) == one);
-        CHECK(run(4) == one);
+        CHECK(different > one.size() / 2);
+        for (const int ranks : kTpRanks) CHECK(run(ranks) == one);
       }
     }
 }

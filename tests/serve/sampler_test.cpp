@@ -11,6 +11,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/rng.h"
 #include "tests/serve/sampler_reference.h"
+#include "tests/serve/serving_device.h"
 #include "tests/support/team.h"
 
 using namespace rw;
@@ -36,15 +37,15 @@ std::vector<Sampled> sample(const std::vector<Row>& rows, const std::vector<int6
     std::vector<std::vector<float>> parts;
     std::vector<SampleRow> in;
     for (const Row& row : rows) parts.emplace_back(row.z.begin() + mine.begin, row.z.begin() + mine.end);
+    test::RankSampler sampler(cuts.back(), mine, comm, threads, parts);
     for (size_t i = 0; i < rows.size(); ++i)
-      in.push_back({.logits = parts[i].data(),
+      in.push_back({.logits = sampler.row(i),
                     .params = &rows[i].params,
                     .counts = &rows[i].counts,
                     .position = rows[i].position,
                     .n_output = rows[i].n_output});
-    Sampler sampler(cuts.back(), mine, comm, threads);
     of_rank[r].resize(rows.size());
-    sampler.sample(in, of_rank[r].data());
+    (*sampler).sample(in, of_rank[r].data());
   });
   for (const auto& other : of_rank) REQUIRE(other == of_rank[0]);
   return of_rank[0];
@@ -79,6 +80,16 @@ void check_against_reference(const std::vector<Row>& rows) {
     }
   }
 }
+
+#if defined(RW_TEST_CUDA)  // a simulated device takes its time
+const std::vector<int64_t> kWidths = {7, 1000};
+const std::vector<float> kSpreads = {1.0f};
+constexpr int64_t kPositions = 1, kTiePositions = 10;
+#else
+const std::vector<int64_t> kWidths = {7, 257, 1000, 5003};
+const std::vector<float> kSpreads = {0.01f, 1.0f, 6.0f};
+constexpr int64_t kPositions = 3, kTiePositions = 60;
+#endif
 
 const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, -40.0f, 3.0f, 0.5f};
 }  // namespace
@@ -121,11 +132,11 @@ TEST_CASE("draws of every kind are the reference's, on any number of ranks") {
       {.temperature = 2, .top_p = 0.7, .min_p = 0.05},
       {.temperature = 5, .top_k = 300, .top_p = 0.95, .min_p = 0.3},
   };
-  for (const int64_t v : {7, 257, 1000, 5003})
-    for (const float std : {0.01f, 1.0f, 6.0f}) {
+  for (const int64_t v : kWidths)
+    for (const float std : kSpreads) {
       std::vector<Row> rows;
       for (size_t k = 0; k < kinds.size(); ++k)
-        for (int64_t position = 0; position < 3; ++position) {
+        for (int64_t position = 0; position < kPositions; ++position) {
           rows.push_back({.z = noise(v, std, k), .params = kinds[k], .position = position});
           rows.back().params.seed = k;
         }
@@ -156,7 +167,7 @@ TEST_CASE("ties are cut by id wherever they lie") {
     }
   // A few equal ones at the end of a large set, of which some are in.
   for (const SamplingParams& p : {SamplingParams{.top_k = 301}, SamplingParams{.temperature = 9, .top_p = 0.413}})
-    for (int64_t position = 0; position < 60; ++position) {
+    for (int64_t position = 0; position < kTiePositions; ++position) {
       std::vector<float> rounded = noise(1000, 3, 12);
       for (float& z : rounded) z = std::round(z * 4) / 4;
       rows.push_back({.z = rounded, .params = p, .position = position});
@@ -298,13 +309,13 @@ TEST_CASE("score tells the log-probability of given tokens") {
     std::vector<std::vector<Sampled>> got(static_cast<size_t>(ranks), std::vector<Sampled>(target.size()));
     run_thread_ranks(ranks, [&](Comm& comm) {
       const size_t r = static_cast<size_t>(comm.rank());
-      std::vector<float> part;
+      std::vector<std::vector<float>> parts;
       for (size_t i = 0; i < target.size(); ++i) {
         const std::vector<float> z = noise(v, 4, i);
-        part.insert(part.end(), z.begin() + cuts[r], z.begin() + cuts[r + 1]);
+        parts.emplace_back(z.begin() + cuts[r], z.begin() + cuts[r + 1]);
       }
-      Sampler sampler(v, {.begin = cuts[r], .end = cuts[r + 1]}, comm, 1);
-      sampler.score(part.data(), target, 3, got[r].data());
+      test::RankSampler sampler(v, {.begin = cuts[r], .end = cuts[r + 1]}, comm, 1, parts);
+      (*sampler).score(sampler.row(0), target, 3, got[r].data());
     });
     for (const auto& other : got) CHECK(other == got[0]);
     for (size_t i = 0; i < target.size(); ++i) {
@@ -339,23 +350,23 @@ TEST_CASE("logits that are not finite, or all masked, are an error on all ranks,
           std::vector<std::vector<float>> parts;
           for (const Row* from : {&good, &row})
             parts.emplace_back(from->z.begin() + cuts[r], from->z.begin() + cuts[r + 1]);
+          test::RankSampler sampler(100, {.begin = cuts[r], .end = cuts[r + 1]}, comm, 1, parts);
           for (size_t i = 0; i < 2; ++i)
-            in.push_back({.logits = parts[i].data(),
+            in.push_back({.logits = sampler.row(i),
                           .params = &params,
                           .counts = nullptr,
                           .position = i == 0 ? good.position : row.position,
                           .n_output = 0});
-          Sampler sampler(100, {.begin = cuts[r], .end = cuts[r + 1]}, comm, 1);
           std::vector<Sampled> out(2);
           std::string what;
           try {
-            sampler.sample(in, out.data());
+            (*sampler).sample(in, out.data());
           } catch (const Error& e) {
             CHECK(e.kind() == ErrorKind::runtime);
             what = e.what();
           }
           // Afterwards it works again.
-          sampler.sample({in.data(), 1}, out.data());
+          (*sampler).sample({in.data(), 1}, out.data());
           const std::lock_guard lock(mutex);
           errors.push_back(what);
         });

@@ -4,6 +4,7 @@
 
 #include "libcore/comm/comm.h"
 #include "libcore/serve/rank_plans.h"
+#include "tests/serve/serving_device.h"
 
 namespace rw::test {
 namespace {
@@ -75,10 +76,14 @@ Served serve_all(ServedSpec spec, const TensorSource& weights, const std::vector
   if (r.max_len == 0) r.max_len = r.model.max_position;
   Served served;
   run_thread_ranks(spec.tp, [&](Comm& comm) {
-    auto runner = std::make_unique<ModelRunner>(r, comm);
+    const RankDevice on(comm, spec.on_cpu);
+    Comm& ranks = on.ranks(comm);
+    RunnerSpec mine = r;
+    mine.device = on.device.get();
+    auto runner = std::make_unique<ModelRunner>(mine, ranks);
     runner->load(weights);
-    if (comm.rank() > 0) return follow_plans(*runner, comm);
-    const std::unique_ptr<StepRunner> leader = make_lead_runner(std::move(runner), comm);
+    if (comm.rank() > 0) return follow_plans(*runner, ranks);
+    const std::unique_ptr<StepRunner> leader = make_lead_runner(std::move(runner), ranks);
     served = lead(spec, *leader, wishes);
     leader->run({.stop = true});
   });

@@ -34,6 +34,7 @@ struct ServedSpec {
   RunnerSpec runner;
   SchedulerSpec scheduler;
   int tp = 1;
+  bool on_cpu = false;  // whatever these tests are compiled for
 };
 // Pages, block size, sequences and tokens of a step are the scheduler's, for both.
 Served serve_all(ServedSpec spec, const TensorSource& weights, const std::vector<ServedWish>& wishes);

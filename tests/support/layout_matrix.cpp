@@ -95,7 +95,7 @@ std::vector<Combination> random_part(const std::vector<Combination>& all, int64_
 }
 
 std::vector<Combination> combinations_to_run() {
-  constexpr int64_t kParts = 20;
+  constexpr int64_t kParts = 60;
   const std::vector<Combination> all = layout_matrix();
   const char *full = std::getenv("RANKWRIGHT_FULL"), *seed = std::getenv("RANKWRIGHT_SEED");
   if (full != nullptr && std::string_view(full) == "1") return all;

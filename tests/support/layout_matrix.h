@@ -28,7 +28,7 @@ std::vector<Combination> pairwise_cover(const std::vector<Combination>& all);
 // Part k of n, dealt at random but always alike: the parts of k = 0..n-1 make up all.
 std::vector<Combination> random_part(const std::vector<Combination>& all, int64_t k, int64_t n);
 
-// What a run of the tests covers: everything with RANKWRIGHT_FULL=1, otherwise the cover and a twentieth chosen by
+// What a run of the tests covers: everything with RANKWRIGHT_FULL=1, otherwise the cover and a sixtieth chosen by
 // RANKWRIGHT_SEED (a number, like the day's; 0 when not set; "none" for the cover alone).
 std::vector<Combination> combinations_to_run();
 

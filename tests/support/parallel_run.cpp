@@ -100,12 +100,17 @@ MeshShape mesh_shape_of(const Case& c) {
 void initialise(TrainStep& step, const Case& c) {
   init_weights(step, 7);
   if (c.nudge == 0) return;
-  for (const ShardPiece& piece : step.shards().own_pieces())
+  std::vector<float> values, room;
+  for (const ShardPiece& piece : step.shards().own_pieces()) {
+    const float* now = step.host().view(step.weights().at(piece), piece.n, room);
+    values.assign(now, now + piece.n);
     for (int64_t i = 0; i < piece.n; ++i) {
-      float& p = step.weights().at(piece)[i];
+      float& p = values[static_cast<size_t>(i)];
       const auto at = static_cast<uint64_t>(piece.offset + i);
       if (p != 0) p = next_of(p, random_bits(rng_key(static_cast<uint64_t>(c.nudge), "ulp"), at) & 1, c.t);
     }
+    step.host().write(step.weights().at(piece), values.data(), piece.n);
+  }
   step.weights().loaded();
 }
 
@@ -123,12 +128,14 @@ Curve run_steps(TrainStep& step, const Case& c, int64_t first, int64_t last) {
 
 Curve train_rank(Comm& world, const Case& c, const std::function<void(TrainStep&)>& after) {
   world.set_timeout(60);
+  const TestRank rank(world, c.device);
   const auto record = std::make_shared<CommRecord>();
-  Mesh mesh = make_mesh(world, mesh_shape_of(c), record);
-  Arena arena;
-  TrainStep step(settings_of(c), exec_of(c), mesh, record, arena);
+  Mesh mesh = make_mesh(rank.world(), mesh_shape_of(c), record);
+  Arena arena(rank.memory());
+  TrainStep step(settings_of(c), rank.exec(c.t), mesh, record, arena);
   initialise(step, c);
   const Curve curve = run_steps(step, c, 0, c.steps);
+  rank.device().wait();  // the last update, which ranks may still gather: `after` may make them take turns
   if (after) after(step);
   return curve;
 }
@@ -150,13 +157,16 @@ Trained train_whole(const Case& c) {
   Trained result;
   std::mutex mutex;
   result.curve = train(c, [&](TrainStep& step) {
-    const std::lock_guard lock(mutex);
+    std::vector<float> room;
     for (const TensorPiece& piece : checkpoint_pieces(step)) {
+      // Waits for the device, which waits for other ranks: nothing is locked meanwhile.
+      const float* data = step.host().view(static_cast<const float*>(piece.data), piece.box.size(), room);
+      const std::lock_guard lock(mutex);
       std::vector<float>& whole_tensor = result.tensors[piece.name];
       if (whole_tensor.empty())  // what no rank writes stays NaN
         whole_tensor.assign(static_cast<size_t>(n_elements(piece.shape)), std::numeric_limits<float>::quiet_NaN());
       for_each_run(piece.box, piece.box, whole(piece.shape), [&](int64_t from, int64_t to, int64_t n) {
-        std::copy_n(static_cast<const float*>(piece.data) + from, n, whole_tensor.begin() + to);
+        std::copy_n(data + from, n, whole_tensor.begin() + to);
       });
     }
   });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libcore/train/step.h"
+#include "tests/support/test_rank.h"
 
 namespace rw::parallel {
 
@@ -18,6 +19,7 @@ struct Case {
   DType t = DType::f32;
   int64_t steps = 5, ranks_per_node = 0;  // 0: all on one
   double lr = 3e-3, clip_norm = 1.0;
+  std::string device = "cpu";
   int64_t nudge = 0;  // 0: initial weights as they are; otherwise each moves by one ulp of t up or down, by this seed
 };
 // A layout of 16 samples of 13 tokens, micro-batches of 1, on one rank.

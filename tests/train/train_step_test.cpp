@@ -12,11 +12,19 @@
 #include "libcore/train/step.h"
 #include "libcore/train/train_state.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/test_rank.h"
 
 using namespace rw;
 using golden::GoldenModel;
 
 namespace {
+
+// Compiled once more for the build of the simulator, where the runs (but not their bounds) are a device's.
+#if defined(RW_TEST_CUDA)
+constexpr const char* kDevice = "cuda";
+#else
+constexpr const char* kDevice = "cpu";
+#endif
 
 struct Setup {
   const GoldenModel& g;
@@ -25,6 +33,7 @@ struct Setup {
   int64_t micro_batch = 1;
   int64_t global_batch = 0;  // 0: the golden's
   int64_t nudge = 0;         // 0: weights as they are; otherwise each moves by one ulp up or down, by this seed
+  const char* device = kDevice;
 };
 
 StepSettings settings_of(const Setup& s, int64_t dp) {
@@ -43,13 +52,13 @@ StepSettings settings_of(const Setup& s, int64_t dp) {
           .clip_norm = s.g.clip_norm};
 }
 
-Exec exec_of(const Setup& s) { return {.ops = cpu_ops(), .stream = {.threads = 1}, .t = s.t}; }
-
 // A step over data-parallel ranks, with what it stands on.
 struct Trained {
   Trained(const Setup& s, Comm& comm)
-      : mesh(make_mesh(comm, mesh_shape(settings_of(s, comm.size()).layout, s.g.spec, comm.size()), record)),
-        step(settings_of(s, comm.size()), exec_of(s), mesh, record, arena) {
+      : rank(comm, s.device),
+        arena(rank.memory()),
+        mesh(make_mesh(rank.world(), mesh_shape(settings_of(s, comm.size()).layout, s.g.spec, comm.size()), record)),
+        step(settings_of(s, comm.size()), rank.exec(s.t), mesh, record, arena) {
     load_nudged(s);
   }
   void load_nudged(const Setup& s) {
@@ -69,6 +78,7 @@ struct Trained {
   }
   double lr = 0;
   std::shared_ptr<CommRecord> record = std::make_shared<CommRecord>();
+  TestRank rank;
   Arena arena;
   StepClock clock;
   Mesh mesh;
@@ -110,6 +120,7 @@ Curve train_alone(const Setup& s) {
 // 8 times the largest difference so far among five runs whose weights start one ulp apart: what rounding can do.
 std::vector<double> rounding_bound(Setup s) {
   std::vector<Curve> runs;
+  s.device = "cpu";
   for (int64_t seed = 1; seed <= 5; ++seed) {
     s.nudge = seed;
     runs.push_back(train_alone(s));

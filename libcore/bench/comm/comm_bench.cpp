@@ -46,10 +46,13 @@ class Bench {
     const std::vector<int> nodes = comm_.nodes();
     nodes_ = map_nodes(nodes);
     comm_.set_timeout(spec_.comm_timeout);
+    if (job_.device != nullptr && comm_.size() > 1)  // those of send_recv
+      comm_.prepare_messages(std::vector<MessageEdge>{{0, comm_.size() - 1}, {comm_.size() - 1, 0}});
     try {
-      shared_ = comm_.allocate(spec_.max_bytes);
-      private_ = allocate_private(spec_.max_bytes);
-      part_ = allocate_private(spec_.max_bytes / comm_.size() + 64);
+      const int64_t part = spec_.max_bytes / comm_.size() + 64;
+      shared_ = comm_.allocate(spec_.max_bytes + 3);
+      if (job_.device == nullptr) private_ = allocate_private(spec_.max_bytes);
+      part_ = job_.device == nullptr ? allocate_private(part) : comm_.allocate(part);
     } catch (const std::bad_alloc&) {
       fail(ErrorKind::usage, "-e {}: a rank needs two buffers of that size, more memory than there is; lower it",
            spec_.max_bytes);
@@ -58,6 +61,7 @@ class Bench {
 
   std::vector<std::string> ways_of(BenchOp op, DType t) const {
     std::vector<std::string> ways{"direct"};
+    if (job_.device != nullptr) return {op == BenchOp::barrier ? "direct" : kDeviceWay};
     if (op == BenchOp::all_reduce && comm_.size() > 1 && job_.has_library)
       for (const std::string& name : way_names())
         if (name != "direct") ways.push_back(name);
@@ -110,7 +114,7 @@ class Bench {
   };
 
   bool takes(BenchOp op, const std::string& way, bool is_shared) const {
-    if (op == BenchOp::barrier) return is_shared;
+    if (op == BenchOp::barrier || job_.device != nullptr) return is_shared;
     if (spec_.memory == (is_shared ? "private" : "shared")) return false;
     // The library knows no difference.
     return way != kPeerWay || !is_shared || spec_.memory != "both";
@@ -125,7 +129,7 @@ class Bench {
                .ranks = comm_.size(),
                .nodes = nodes()};
     c.count = what.bytes / dtype_bytes(what.t) / (has_parts(what.op) ? comm_.size() : 1);
-    if (what.op != BenchOp::all_reduce || way == kPeerWay) return c;
+    if (what.op != BenchOp::all_reduce || way == kPeerWay || way == kDeviceWay) return c;
     AllReducePick pick{.way = {}, .segment_bytes = what.segment_bytes};
     if (way == "auto") pick = pick_all_reduce(job_.policy.table, comm_.size(), nodes(), c.bytes);
     else pick.way = *find_way(way);
@@ -152,7 +156,7 @@ class Bench {
 
   // Before the trials of a case: what its all_reduce takes.
   void choose(const CommCase& c) {
-    if (c.op != BenchOp::all_reduce || c.way == kPeerWay) return;
+    if (c.op != BenchOp::all_reduce || c.way == kPeerWay || c.way == kDeviceWay) return;
     job_.policy.forced.reset();
     if (c.way == "auto") return;
     AllReducePick pick{.way = *find_way(c.way)};
@@ -163,7 +167,7 @@ class Bench {
   std::vector<Timed> trials_of(CommCase& c) const {
     auto* data = static_cast<std::byte*>(c.is_shared ? shared_.data : private_.data);
     const int64_t most = std::clamp<int64_t>(kBatchBytes / std::max<int64_t>(1, c.bytes), 1, 32);
-    Timed timed{.trial = {c.op, c.way, c.t, c.bytes, true, data, static_cast<std::byte*>(part_.data)},
+    Timed timed{.trial = {c.op, c.way, c.t, c.bytes, true, data, static_cast<std::byte*>(part_.data), job_.device},
                 .result = &c.in_place,
                 .block = {.calls = spec_.rewrite     ? 1
                                    : spec_.calls > 0 ? spec_.calls
@@ -245,6 +249,10 @@ FieldList fields(CommBenchSpec& s) {
        .help = "of all_reduce (" + listed(ways) + "), and " + kPeerWay +
                ", the MPI library's own call, of every operation; may repeat; all when none is given"},
       {.name = "dtype", .value = &s.dtype, .help = "element type (f32, bf16, f16, f64, i64); may repeat (-d)"},
+      {.name = "device",
+       .value = &s.device,
+       .help =
+           "cpu, cuda or cuda:N: the buffers are a GPU's, each operation takes the one way that its communicator has"},
       {.name = "memory",
        .value = &s.memory,
        .help = "buffers of the communicator, private ones, or both",
@@ -309,6 +317,11 @@ std::string other_ways() {
 }  // namespace
 
 void check_comm_bench(const CommBenchSpec& spec) {
+  if (spec.device != "cpu" &&
+      (!spec.way.empty() || !spec.tune.empty() || spec.pairs != "none" || spec.memory == "private"))
+    fail(ErrorKind::usage,
+         "--device {}: --way, --tune, --pairs and --memory private are of the host's memory; leave them out",
+         spec.device);
   for (const std::string& name : spec.op)
     if (!find_bench_op(name))
       fail(ErrorKind::usage,
@@ -333,7 +346,7 @@ void run_comm_bench(const CommBenchJob& job) {
       bench.run_op(op, find_dtype(type));
       if (op == BenchOp::barrier) break;  // it has no elements
     }
-  if (std::find(ops.begin(), ops.end(), BenchOp::send_recv) != ops.end()) run_link_pairs(job);
+  if (job.device == nullptr && std::find(ops.begin(), ops.end(), BenchOp::send_recv) != ops.end()) run_link_pairs(job);
 }
 
 size_t worth_taking(const std::vector<CommTiming>& ways, size_t now) {

@@ -8,12 +8,13 @@
 #include "libcore/bench/comm/comm_table.h"
 #include "libcore/comm/comm.h"
 #include "libcore/comm/steps_comm.h"
+#include "libcore/device/device.h"
 
 namespace rw {
 
 struct CommBenchSpec {
   std::vector<std::string> op, way, dtype = {"f32"};  // op, way: none means all
-  std::string memory = "both";
+  std::string device = "cpu", memory = "both";
   int64_t min_bytes = 1 << 10, max_bytes = 64 << 20;
   double factor = 2;
   int64_t iters = 20, warmup_iters = 5, repeats = 5, calls = 0;
@@ -33,6 +34,7 @@ struct CommBenchJob {
   AllReducePolicy& policy;                      // of comm; changed from case to case
   bool has_library = false;                     // the job runs under MPI: its blocking collectives can be called
   std::function<void(const CommCase&)> report;  // on every rank; the same timings on all
+  Device* device = nullptr;                     // of comm's memory, and then there is one way; null: the host's
 };
 // Samples of a case are taken in `repeats` blocks; the blocks of all ways of an operation and size take turns, so that
 // what comes and goes on the machine meets them all.

@@ -6,28 +6,35 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/median.h"
 #include "libcore/bench/record/machine.h"
+#include "libcore/train/device_peak.h"
 
 namespace rw {
 namespace {
 
-// Seconds per call, until `seconds` are over: at least `least` calls, after one that does not count.
-std::vector<double> sample_us(const std::function<void()>& run, double seconds, size_t least) {
-  run();
+constexpr double kSampleS = 1e-3;
+constexpr int64_t kMostCalls = 1000;
+
+// Microseconds of a call, until `seconds` are over: at least `least` samples, after one that does not count. On a
+// device a sample is the mean of as many calls as take a millisecond, and the wait for them.
+std::vector<double> sample_us(Device& device, const std::function<void()>& run, double seconds, size_t least) {
+  const bool is_far = device.memory() != nullptr;
+  int64_t calls = 1;
+  const auto measure = [&] {
+    const double begin = now_s();
+    for (int64_t i = 0; i < calls; ++i) run();
+    if (is_far) device.wait();
+    return now_s() - begin;
+  };
+  const double first = (measure(), is_far ? measure() : 0);
+  if (is_far) calls = std::clamp<int64_t>(static_cast<int64_t>(kSampleS / std::max(first, 1e-9)), 1, kMostCalls);
   std::vector<double> us;
   const double begin = now_s();
-  double now = begin;
-  while (us.size() < least || now < begin + seconds) {
-    run();
-    const double end = now_s();
-    us.push_back((end - now) * 1e6);
-    now = end;
-  }
+  while (us.size() < least || now_s() < begin + seconds) us.push_back(measure() / static_cast<double>(calls) * 1e6);
   return us;
 }
 
@@ -36,16 +43,20 @@ double copy_bytes_per_s(int threads, double seconds) {
   Arena arena;
   auto* from = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
   auto* to = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
-  const std::vector<double> us = sample_us(
-      [&] {
+  std::vector<double> us;
+  const double begin = now_s();
+  for (double last = begin; us.size() < 6 || last < begin + seconds;) {
 #pragma omp parallel num_threads(threads)
-        {
-          const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
-          const int64_t first = kBytes * part / parts, last = kBytes * (part + 1) / parts;
-          std::memcpy(to + first, from + first, static_cast<size_t>(last - first));
-        }
-      },
-      seconds, 5);
+    {
+      const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
+      const int64_t first = kBytes * part / parts, end = kBytes * (part + 1) / parts;
+      std::memcpy(to + first, from + first, static_cast<size_t>(end - first));
+    }
+    const double now = now_s();
+    us.push_back((now - last) * 1e6);
+    last = now;
+  }
+  us.erase(us.begin());
   return 2.0 * kBytes / median(us) * 1e6;
 }
 
@@ -70,12 +81,27 @@ MachinePeaks measure_peaks(Stream stream, double seconds) {
   return p;
 }
 
-const Ops& this_machine() {
-  try {
-    return cpu_ops();
-  } catch (const std::invalid_argument& e) {
-    fail(ErrorKind::usage, "{}", e.what());
+// Elements are scaled in place: read and written. So many that they do not stay in a cache.
+double device_bytes_per_s(Device& device, double seconds) {
+  double rate = 0;
+  for (int64_t n = 1 << 16; n <= int64_t{1} << 28; n *= 4) {
+    Arena arena(device.memory());
+    Scale scale{.y = arena.take(n * 4, MemoryOwner::workspace), .s = 1.0f, .n = n, .t = DType::f32};
+    const double us = median(sample_us(
+        device, [&] { device.ops().scale(scale, device.stream()); }, seconds / 4, 3));
+    rate = 8.0 * static_cast<double>(n) / us * 1e6;
+    if (us > 1e6 * kSampleS) break;
   }
+  return rate;
+}
+
+MachinePeaks device_peaks(Device& device, double seconds) {
+  MachinePeaks p;
+  p.instruction_f32 = p.instruction_bf16 = "a large product";
+  p.flops_f32 = measure_device_peak(device, DType::f32, seconds);
+  p.flops_bf16 = measure_device_peak(device, DType::bf16, seconds);
+  p.bytes_per_s = device_bytes_per_s(device, seconds);
+  return p;
 }
 
 DType find_dtype(const std::string& name) {
@@ -139,7 +165,7 @@ void add_metrics(BenchRecord& record, const KernelTiming& k, const MachinePeaks&
 }
 
 // The ops and types that are asked for.
-std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, const Ops& ops, Stream stream) {
+std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, Device& device) {
   KernelShapes shapes{.model = load_model_spec(spec.model),
                       .rows = spec.rows,
                       .seq_len = spec.seq_len,
@@ -149,7 +175,7 @@ std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, const Ops
     fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
   shapes.head_rows = std::min(shapes.head_rows, spec.rows);
   std::string names;
-  for (const KernelCaseMaker& maker : kernel_cases(shapes, {ops, stream, DType::f32}))
+  for (const KernelCaseMaker& maker : kernel_cases(shapes, {device, DType::f32}))
     if (names.find(maker.op) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(maker.op);
   for (const std::string& op : spec.op)
     if (names.find(op) == std::string::npos)
@@ -158,7 +184,7 @@ std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, const Ops
   for (const std::string& name : spec.dtype) types.push_back(find_dtype(name));
   std::vector<KernelCaseMaker> wanted;
   for (DType t : types)
-    for (KernelCaseMaker& maker : kernel_cases(shapes, {ops, stream, t}))
+    for (KernelCaseMaker& maker : kernel_cases(shapes, {device, t}))
       if (is_wanted(spec, maker.op)) wanted.push_back(std::move(maker));
   return wanted;
 }
@@ -170,6 +196,7 @@ FieldList fields(KernelBenchSpec& s) {
       {.name = "model",
        .value = &s.model,
        .help = "whose shapes: a config.json, a directory that holds one, or a name"},
+      {.name = "device", .value = &s.device, .help = "cpu, cuda, or cuda:N"},
       {.name = "rows", .value = &s.rows, .help = "tokens of a training batch", .min = 1, .max = 1e7},
       {.name = "seq-len", .value = &s.seq_len, .help = "tokens of its sequences; divides rows", .min = 1, .max = 1e7},
       {.name = "requests",
@@ -239,15 +266,17 @@ BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& 
 
 KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
   const KernelBenchSpec& spec = job.spec;
-  const Ops& ops = this_machine();
-  const Stream stream{.threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads()};
-  const std::vector<KernelCaseMaker> cases = wanted_cases(spec, ops, stream);
+  const int threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads();
+  const std::unique_ptr<Device> device = open_device({.device = spec.device, .threads = threads});
+  const bool is_far = device->memory() != nullptr;
+  const std::vector<KernelCaseMaker> cases = wanted_cases(spec, *device);
   KernelBenchResult result;
-  result.backend = ops.name;
-  result.threads = stream.threads;
-  result.peaks = measure_peaks(stream, std::max(0.05, spec.seconds));
-  QuietMeter all(stream.threads);
-  std::vector<QuietMeter> meters(cases.size(), QuietMeter(stream.threads));
+  result.backend = is_far ? device->name() : device->ops().name;
+  result.threads = is_far ? 1 : threads;
+  const double peak_s = std::max(0.05, spec.seconds);
+  result.peaks = is_far ? device_peaks(*device, peak_s) : measure_peaks(device->stream(), peak_s);
+  QuietMeter all(threads);
+  std::vector<QuietMeter> meters(cases.size(), QuietMeter(threads));
   for (int64_t repeat = 0; repeat < spec.repeats; ++repeat)
     for (size_t i = 0; i < cases.size(); ++i) {
       job.progress(static_cast<double>(repeat * static_cast<int64_t>(cases.size()) + static_cast<int64_t>(i)) /
@@ -264,16 +293,16 @@ KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
       }
       all.start();
       meters[i].start();
-      const std::vector<double> us = sample_us(c.run, spec.seconds / static_cast<double>(spec.repeats), 3);
+      const std::vector<double> us = sample_us(*device, c.run, spec.seconds / static_cast<double>(spec.repeats), 3);
       meters[i].stop();
       all.stop();
       result.timings[i].us.push_back(median(us));
       result.timings[i].samples += static_cast<int64_t>(us.size());
     }
-  result.cpu_share = all.cpu_share();
-  result.is_quiet = all.is_quiet() && result.peaks.is_quiet;
+  result.cpu_share = is_far ? 1 : all.cpu_share();
+  result.is_quiet = (is_far || all.is_quiet()) && result.peaks.is_quiet;
   for (size_t i = 0; i < cases.size(); ++i) {
-    result.timings[i].cpu_share = meters[i].cpu_share();
+    result.timings[i].cpu_share = is_far ? 1 : meters[i].cpu_share();
     result.is_quiet = result.is_quiet && result.timings[i].is_quiet();
   }
   return result;

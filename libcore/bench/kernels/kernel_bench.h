@@ -12,7 +12,7 @@
 namespace rw {
 
 struct KernelBenchSpec {
-  std::string model;
+  std::string model, device = "cpu";
   std::vector<std::string> dtype = {"f32", "bf16"}, op;  // op: words of the names; none means all
   int64_t rows = 2048, seq_len = 512, requests = 16, context = 512, threads = 0, repeats = 3;
   double seconds = 0.3;  // of measuring, an op, all repeats together
@@ -37,7 +37,7 @@ struct KernelTiming {
   std::vector<double> us;  // a repeat each: the median of its calls
   int64_t samples = 0;     // calls, all repeats together
   Cost cost;
-  double cpu_share = 0;  // CPU seconds per thread and second of wall time
+  double cpu_share = 0;  // CPU seconds per thread and second of wall time; of a GPU, which does not tell, 1
   double median_us() const;
   bool is_quiet() const { return cpu_share >= kQuietShare; }
 };
@@ -47,7 +47,7 @@ double roofline_share(const KernelTiming& k, const MachinePeaks& peaks);
 
 struct KernelBenchResult {
   MachinePeaks peaks;
-  std::string backend;
+  std::string backend;  // the table's name, or the device's
   int64_t threads = 1;
   std::vector<KernelTiming> timings;
   double cpu_share = 1;
@@ -63,7 +63,8 @@ struct KernelBenchJob {
   const KernelBenchSpec& spec;
   std::function<void(double share, const std::string& op)> progress = [](double, const std::string&) {};
 };
-// All ops once, then all again, `repeats` times: what changes on the machine meanwhile meets all of them alike.
+// All ops once, then all again, `repeats` times: what changes on the machine meanwhile meets all of them alike. On a
+// GPU ops are put on the stream many at a time, so that the wait for them does not count.
 // Error{usage}, Error{input} for what the spec asks and cannot get.
 KernelBenchResult run_kernel_bench(const KernelBenchJob& job);
 

@@ -12,24 +12,39 @@ namespace {
 // Operands of one case. Numbers are small and not all alike: zeros would let a processor clock higher.
 class Operands {
  public:
-  explicit Operands(const KernelSetting& s) : s_(s), arena_(std::make_shared<Arena>()) {}
+  explicit Operands(const KernelSetting& s) : s_(s), arena_(std::make_shared<Arena>(s.device.memory())) {}
   void* numbers(int64_t n) { return numbers_of(n, s_.t); }
   float* floats(int64_t n) { return static_cast<float*>(numbers_of(n, DType::f32)); }
   int32_t* indices(int64_t n, int64_t below) {
-    auto* p = arena_->take_n<int32_t>(n, MemoryOwner::workspace);
-    for (int64_t i = 0; i < n; ++i) p[i] = static_cast<int32_t>(i * 7919 % below);
-    return p;
+    return made<int32_t>(n, [=](int64_t i) { return i * 7919 % below; }).device;
   }
-  void* bytes(int64_t n) { return arena_->take(n, MemoryOwner::workspace, s_.stream.threads); }
+  // f(i) at i.
+  template <typename T, typename F>
+  Mirrored<T> made(int64_t n, const F& f) {
+    const Mirrored<T> m = arena_->take_mirrored<T>(n, MemoryOwner::workspace);
+    for (int64_t i = 0; i < n; ++i) m.host[i] = static_cast<T>(f(i));
+    s_.device.ops().upload({.device = m.device, .host = m.host, .bytes = n * static_cast<int64_t>(sizeof(T))},
+                           s_.device.stream());
+    return m;
+  }
+  void* bytes(int64_t n) { return arena_->take(n, MemoryOwner::workspace, s_.device.stream().threads); }
   std::shared_ptr<Arena> memory() const { return arena_; }
 
  private:
   void* numbers_of(int64_t n, DType t) {
-    void* p = arena_->take(n * dtype_bytes(t), MemoryOwner::workspace, s_.stream.threads);
+    const bool is_far = s_.device.memory() != nullptr;
+    void* p = bytes(n * dtype_bytes(t));
+    std::vector<char> staged(static_cast<size_t>(is_far ? n * dtype_bytes(t) : 0));
+    void* at = is_far ? staged.data() : p;
     for (int64_t i = 0; i < n; ++i) {
       const float v = static_cast<float>(i * 31 % 17 - 8) * 0.0625f;  // exact in every type
-      if (t == DType::f32) static_cast<float*>(p)[i] = v;
-      else if (t == DType::bf16) static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
+      if (t == DType::f32) static_cast<float*>(at)[i] = v;
+      else if (t == DType::bf16)
+        static_cast<uint16_t*>(at)[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
+    }
+    if (is_far) {
+      s_.device.ops().upload({.device = p, .host = at, .bytes = n * dtype_bytes(t)}, s_.device.stream());
+      s_.device.wait();
     }
     return p;
   }
@@ -38,10 +53,16 @@ class Operands {
   std::shared_ptr<Arena> arena_;
 };
 
+// `priced` differs from `args` in arrays of the host's alone.
+template <typename Args>
+KernelCase make_case(const KernelSetting& s, const Operands& operands, void (*f)(const Args&, Stream), const Args& args,
+                     const Args& priced) {
+  return {cost(priced), [f, args, stream = s.device.stream()] { f(args, stream); }, operands.memory()};
+}
 template <typename Args>
 KernelCase make_case(const KernelSetting& s, const Operands& operands, void (*f)(const Args&, Stream),
                      const Args& args) {
-  return {cost(args), [f, args, stream = s.stream] { f(args, stream); }, operands.memory()};
+  return make_case(s, operands, f, args, args);
 }
 
 std::string shape_text(std::initializer_list<int64_t> sizes) {
@@ -93,13 +114,13 @@ class Cases {
     const KernelSetting s = s_;
     add(fmt::format("gemm_pack {}", l.name), shape_text({l.out, l.in}), [=](Operands& o) {
       GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
-      pack.packed = o.bytes(s.ops.packed_bytes(pack, s.stream));
-      return make_case(s, o, s.ops.gemm_pack, pack);
+      pack.packed = o.bytes(s.device.ops().packed_bytes(pack, s.device.stream()));
+      return make_case(s, o, s.device.ops().gemm_pack, pack);
     });
     add(fmt::format("gemm {}", l.name), shape_text({rows, l.out, l.in}), [=](Operands& o) {
       GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
-      pack.packed = o.bytes(s.ops.packed_bytes(pack, s.stream));
-      s.ops.gemm_pack(pack, s.stream);
+      pack.packed = o.bytes(s.device.ops().packed_bytes(pack, s.device.stream()));
+      s.device.ops().gemm_pack(pack, s.device.stream());
       const Gemm gemm{.c = o.numbers(rows * l.out),
                       .a = o.numbers(rows * l.in),
                       .b_packed = pack.packed,
@@ -137,8 +158,8 @@ class Cases {
   }
 
   static KernelCase gemm_case(const KernelSetting& s, Operands& o, Gemm gemm) {
-    gemm.workspace = o.bytes(s.ops.gemm_workspace(gemm, s.stream));
-    return make_case(s, o, s.ops.gemm, gemm);
+    gemm.workspace = o.bytes(s.device.ops().gemm_workspace(gemm, s.device.stream()));
+    return make_case(s, o, s.device.ops().gemm, gemm);
   }
 
   void norm() {
@@ -148,7 +169,7 @@ class Cases {
     const NormKind kind = layer ? NormKind::layer : NormKind::rms;
     const std::string name = layer ? "layer_norm" : "rms_norm";
     add(name + "_fwd", shape_text({rows, c}), [=](Operands& o) {
-      return make_case(s, o, s.ops.norm_fwd,
+      return make_case(s, o, s.device.ops().norm_fwd,
                        NormFwd{.y = o.numbers(rows * c),
                                .mean = layer ? o.floats(rows) : nullptr,
                                .rstd = o.floats(rows),
@@ -164,7 +185,7 @@ class Cases {
                                .t = s.t});
     });
     add(name + "_bwd", shape_text({rows, c}), [=](Operands& o) {
-      return make_case(s, o, s.ops.norm_bwd,
+      return make_case(s, o, s.device.ops().norm_bwd,
                        NormBwd{.d_x = o.numbers(rows * c),
                                .d_w = o.floats(c),
                                .d_b = layer ? o.floats(c) : nullptr,
@@ -185,7 +206,7 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t rows = k_.rows, heads = m_.heads + m_.kv_heads, d = m_.head_dim, positions = k_.seq_len;
     add("rope", shape_text({rows, heads, d}), [=](Operands& o) {
-      return make_case(s, o, s.ops.rope,
+      return make_case(s, o, s.device.ops().rope,
                        Rope{.x = o.numbers(rows * heads * d),
                             .pos = o.indices(rows, positions),
                             .cos = o.floats(positions * d / 2),
@@ -201,13 +222,13 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t rows = k_.rows, n_seq = k_.rows / k_.seq_len, h = m_.heads, kv = m_.kv_heads, d = m_.head_dim;
     const int64_t seq_len = k_.seq_len;
-    const auto sequences = [=](Operands& o) {
-      int32_t* cu = o.indices(n_seq + 1, 1);
-      for (int64_t i = 0; i <= n_seq; ++i) cu[i] = static_cast<int32_t>(i * seq_len);
-      return cu;
+    // At the device's and at the host's sequences.
+    struct Both {
+      AttentionBwd device, host;
     };
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-    const auto backward = [=](Operands& o) {
+    const auto backward = [=](Operands& o) -> Both {
+      const Mirrored<int32_t> cu = o.made<int32_t>(n_seq + 1, [=](int64_t i) { return i * seq_len; });
       AttentionBwd a{.d_q = o.numbers(rows * h * d),
                      .d_k = o.numbers(rows * kv * d),
                      .d_v = o.numbers(rows * kv * d),
@@ -217,35 +238,42 @@ class Cases {
                      .v = o.numbers(rows * kv * d),
                      .o = o.numbers(rows * h * d),
                      .lse = o.floats(rows * h),
-                     .cu_seqlens = sequences(o),
+                     .cu_seqlens = cu.host,
                      .n_seq = n_seq,
                      .heads = h,
                      .kv_heads = kv,
                      .d = d,
                      .scale = scale,
                      .t = s.t};
-      a.workspace = o.bytes(s.ops.attention_workspace(a, s.stream));
-      return a;
+      a.workspace = o.bytes(s.device.ops().attention_workspace(a, s.device.stream()));
+      AttentionBwd far = a;
+      far.cu_seqlens = cu.device;
+      return {far, a};
     };
     const std::string shape = fmt::format("{} x {} of {}/{} x {}", n_seq, seq_len, h, kv, d);
+    const auto forward = [=](const AttentionBwd& b) {
+      return AttentionFwd{.o = const_cast<void*>(b.o),
+                          .lse = const_cast<float*>(b.lse),
+                          .q = b.q,
+                          .k = b.k,
+                          .v = b.v,
+                          .cu_seqlens = b.cu_seqlens,
+                          .n_seq = n_seq,
+                          .heads = h,
+                          .kv_heads = kv,
+                          .d = d,
+                          .scale = scale,
+                          .t = s.t,
+                          .workspace = b.workspace};
+    };
     add("attention_fwd", shape, [=](Operands& o) {
-      const AttentionBwd b = backward(o);
-      return make_case(s, o, s.ops.attention_fwd,
-                       AttentionFwd{.o = const_cast<void*>(b.o),
-                                    .lse = const_cast<float*>(b.lse),
-                                    .q = b.q,
-                                    .k = b.k,
-                                    .v = b.v,
-                                    .cu_seqlens = b.cu_seqlens,
-                                    .n_seq = n_seq,
-                                    .heads = h,
-                                    .kv_heads = kv,
-                                    .d = d,
-                                    .scale = scale,
-                                    .t = s.t,
-                                    .workspace = b.workspace});
+      const Both b = backward(o);
+      return make_case(s, o, s.device.ops().attention_fwd, forward(b.device), forward(b.host));
     });
-    add("attention_bwd", shape, [=](Operands& o) { return make_case(s, o, s.ops.attention_bwd, backward(o)); });
+    add("attention_bwd", shape, [=](Operands& o) {
+      const Both b = backward(o);
+      return make_case(s, o, s.device.ops().attention_bwd, b.device, b.host);
+    });
   }
 
   void paged() {
@@ -254,9 +282,8 @@ class Cases {
     const int64_t n = k_.requests, context = k_.context, pages = (context + kPageTokens - 1) / kPageTokens;
     const int64_t h = m_.heads, kv = m_.kv_heads, d = m_.head_dim, pool = n * pages * kPageTokens * kv * d;
     add("kv_write", shape_text({n, kv, d}), [=](Operands& o) {
-      auto* slot = static_cast<int64_t*>(o.bytes(n * 8));
-      for (int64_t r = 0; r < n; ++r) slot[r] = r * pages * kPageTokens + context - 1;
-      return make_case(s, o, s.ops.kv_write,
+      const int64_t* slot = o.made<int64_t>(n, [=](int64_t r) { return r * pages * kPageTokens + context - 1; }).device;
+      return make_case(s, o, s.device.ops().kv_write,
                        KvWrite{.k_pages = o.numbers(pool),
                                .v_pages = o.numbers(pool),
                                .k = o.numbers(n * kv * d),
@@ -268,16 +295,16 @@ class Cases {
                                .t = s.t});
     });
     add("paged_attention", fmt::format("{} x {} of {}/{} x {}", n, context, h, kv, d), [=](Operands& o) {
-      int32_t *table = o.indices(n * pages, n * pages), *start = o.indices(n + 1, 1), *length = o.indices(n, 1);
-      for (int64_t i = 0; i <= n; ++i) start[i] = static_cast<int32_t>(i);
-      for (int64_t i = 0; i < n; ++i) length[i] = static_cast<int32_t>(context);
+      const int32_t* table = o.indices(n * pages, n * pages);
+      const Mirrored<int32_t> start = o.made<int32_t>(n + 1, [](int64_t i) { return i; });
+      const Mirrored<int32_t> length = o.made<int32_t>(n, [=](int64_t) { return context; });
       PagedAttention a{.o = o.numbers(n * h * d),
                        .q = o.numbers(n * h * d),
                        .k_pages = o.numbers(pool),
                        .v_pages = o.numbers(pool),
                        .page_table = table,
-                       .q_start = start,
-                       .context_len = length,
+                       .q_start = start.host,
+                       .context_len = length.host,
                        .n_seq = n,
                        .max_pages = pages,
                        .page_tokens = kPageTokens,
@@ -286,8 +313,10 @@ class Cases {
                        .d = d,
                        .scale = 1.0f / std::sqrt(static_cast<float>(d)),
                        .t = s.t};
-      a.workspace = o.bytes(s.ops.paged_attention_workspace(a, s.stream));
-      return make_case(s, o, s.ops.paged_attention, a);
+      a.workspace = o.bytes(s.device.ops().paged_attention_workspace(a, s.device.stream()));
+      PagedAttention far = a;
+      far.q_start = start.device, far.context_len = length.device;
+      return make_case(s, o, s.device.ops().paged_attention, far, a);
     });
   }
 
@@ -296,20 +325,21 @@ class Cases {
     const int64_t rows = k_.rows, f = m_.ffn;
     if (m_.gated_mlp()) {
       add("swiglu_fwd", shape_text({rows, f}), [=](Operands& o) {
-        return make_case(s, o, s.ops.swiglu_fwd, SwigluFwd{o.numbers(rows * f), o.numbers(rows * 2 * f), rows, f, s.t});
+        return make_case(s, o, s.device.ops().swiglu_fwd,
+                         SwigluFwd{o.numbers(rows * f), o.numbers(rows * 2 * f), rows, f, s.t});
       });
       add("swiglu_bwd", shape_text({rows, f}), [=](Operands& o) {
         return make_case(
-            s, o, s.ops.swiglu_bwd,
+            s, o, s.device.ops().swiglu_bwd,
             SwigluBwd{o.numbers(rows * 2 * f), o.numbers(rows * f), o.numbers(rows * 2 * f), rows, f, s.t});
       });
       return;
     }
     add("gelu_fwd", shape_text({rows, f}), [=](Operands& o) {
-      return make_case(s, o, s.ops.gelu_fwd, GeluFwd{o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
+      return make_case(s, o, s.device.ops().gelu_fwd, GeluFwd{o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
     });
     add("gelu_bwd", shape_text({rows, f}), [=](Operands& o) {
-      return make_case(s, o, s.ops.gelu_bwd,
+      return make_case(s, o, s.device.ops().gelu_bwd,
                        GeluBwd{o.numbers(rows * f), o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
     });
   }
@@ -318,7 +348,7 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t rows = k_.rows, c = m_.width, v = m_.vocab_size;
     add("embedding_fwd", shape_text({rows, c}), [=](Operands& o) {
-      return make_case(s, o, s.ops.embedding_fwd,
+      return make_case(s, o, s.device.ops().embedding_fwd,
                        EmbeddingFwd{.x = o.numbers(rows * c),
                                     .table = o.floats(v * c),
                                     .id = o.indices(rows, v),
@@ -327,7 +357,7 @@ class Cases {
                                     .t = s.t});
     });
     add("embedding_bwd", shape_text({rows, c}), [=](Operands& o) {
-      return make_case(s, o, s.ops.embedding_bwd,
+      return make_case(s, o, s.device.ops().embedding_bwd,
                        EmbeddingBwd{.d_table = o.floats(v * c),
                                     .d_x = o.numbers(rows * c),
                                     .id = o.indices(rows, v),
@@ -341,7 +371,7 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t rows = k_.head_rows, v = m_.vocab_size;
     add("cross_entropy_part", shape_text({rows, v}), [=](Operands& o) {
-      return make_case(s, o, s.ops.cross_entropy_part,
+      return make_case(s, o, s.device.ops().cross_entropy_part,
                        CrossEntropyPart{.part = o.floats(rows * 3),
                                         .logits = o.numbers(rows * v),
                                         .target = o.indices(rows, v),
@@ -353,7 +383,7 @@ class Cases {
       float* parts = o.floats(rows * 3);
       for (int64_t r = 0; r < rows; ++r)
         parts[3 * r] = 1, parts[3 * r + 1] = static_cast<float>(v), parts[3 * r + 2] = 0;
-      return make_case(s, o, s.ops.cross_entropy_finish,
+      return make_case(s, o, s.device.ops().cross_entropy_finish,
                        CrossEntropyFinish{.loss = o.floats(rows),
                                           .logits = o.numbers(rows * v),
                                           .parts = parts,
@@ -370,7 +400,7 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t rows = k_.rows;
     add("bias_bwd", shape_text({rows, n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.bias_bwd,
+      return make_case(s, o, s.device.ops().bias_bwd,
                        BiasBwd{.d_bias = o.floats(n),
                                .d_y = o.numbers(rows * n),
                                .rows = rows,
@@ -384,17 +414,17 @@ class Cases {
     const KernelSetting s = s_;
     const int64_t n = k_.rows * m_.width;
     add("add", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.add, Add{o.numbers(n), o.numbers(n), o.numbers(n), n, s.t});
+      return make_case(s, o, s.device.ops().add, Add{o.numbers(n), o.numbers(n), o.numbers(n), n, s.t});
     });
     add("scale", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.scale, Scale{o.numbers(n), 1.0f, n, s.t});
+      return make_case(s, o, s.device.ops().scale, Scale{o.numbers(n), 1.0f, n, s.t});
     });
     add("zero", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.zero, Zero{o.numbers(n), n * dtype_bytes(s.t)});
+      return make_case(s, o, s.device.ops().zero, Zero{o.numbers(n), n * dtype_bytes(s.t)});
     });
     if (s.t == DType::f32) return;
     add("cast from f32", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.cast, Cast{o.numbers(n), o.floats(n), n, s.t, DType::f32});
+      return make_case(s, o, s.device.ops().cast, Cast{o.numbers(n), o.floats(n), n, s.t, DType::f32});
     });
   }
 
@@ -403,7 +433,7 @@ class Cases {
     constexpr int64_t kBlock = 65536, kMost = 32 << 20;
     const int64_t n = std::min(kMost, m_.vocab_size * m_.width);
     add("adamw", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.adamw,
+      return make_case(s, o, s.device.ops().adamw,
                        AdamW{.p = o.floats(n),
                              .m = o.floats(n),
                              .v = static_cast<float*>(o.bytes(n * 4)),
@@ -418,7 +448,7 @@ class Cases {
                              .step = 10});
     });
     add("sum_squares", shape_text({n}), [=](Operands& o) {
-      return make_case(s, o, s.ops.sum_squares,
+      return make_case(s, o, s.device.ops().sum_squares,
                        SumSquares{static_cast<double*>(o.bytes((n / kBlock + 1) * 8)), o.floats(n), n, kBlock});
     });
   }

@@ -7,6 +7,7 @@
 
 #include "kernels/ops.h"
 #include "libcore/device/arena.h"
+#include "libcore/device/device.h"
 #include "libcore/spec/model_spec.h"
 
 namespace rw {
@@ -32,8 +33,7 @@ struct KernelShapes {
   int64_t head_rows = 512;  // rows of logits at a time
 };
 struct KernelSetting {
-  const Ops& ops;
-  Stream stream;
+  Device& device;
   DType t;
 };
 // In the order of a step. Ops that work on f32 whatever the precision (adamw, sum_squares) come with f32 alone.

@@ -43,6 +43,7 @@ std::vector<CheckResult> run_checks(const JobFacts& job, const PreflightNeeds& n
 std::vector<CheckResult> software_checks(const JobFacts& job, const PreflightNeeds& needs);
 std::vector<CheckResult> network_checks(const JobFacts& job, const PreflightNeeds& needs);
 std::vector<CheckResult> resource_checks(const JobFacts& job, const PreflightNeeds& needs);
+std::vector<CheckResult> gpu_checks(const JobFacts& job);  // of the resources
 std::vector<CheckResult> speed_checks(const JobFacts& job, const PreflightNeeds& needs);
 
 CheckStatus worst_status(const std::vector<CheckResult>& results);

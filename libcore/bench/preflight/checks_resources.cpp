@@ -13,7 +13,6 @@ constexpr const char* kLayer = "resources";
 constexpr int64_t kLeastProcesses = 1024;
 constexpr double kBusyLoad = 0.5;  // of a host's cores, before the job began
 constexpr double kMuchSteal = 0.02;
-constexpr double kHotGpu = 85;
 
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
@@ -187,46 +186,6 @@ CheckResult check_steal(const JobFacts& job) {
                 "the hypervisor gives this guest's cores to others: ask for dedicated ones");
 }
 
-CheckResult check_gpus(const JobFacts& job) {
-  Judgement j("resources.gpus", kLayer, "the same GPUs on every host");
-  const auto inventory = [](const RankFacts& f) {
-    std::map<std::string, int> counts;
-    for (const GpuState& g : f.gpus) ++counts[g.name + " " + size_text(g.memory)];
-    std::string text;
-    for (const auto& [name, n] : counts) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", n, name);
-    return text.empty() ? std::string("none") : text;
-  };
-  expect_agreement(j, job, {"GPUs", CheckStatus::fail, inventory});
-  return j.done(inventory(job.ranks.at(0)), "leave that host out, or look at nvidia-smi and the kernel log there");
-}
-
-CheckResult check_gpu_state(const JobFacts& job) {
-  Judgement j("resources.gpu_state", kLayer,
-              fmt::format("no uncorrected memory errors, the same clocks, below {:.0f} C", kHotGpu));
-  const auto clocks = [](const RankFacts& f) {
-    std::set<std::string> all;
-    for (const GpuState& g : f.gpus)
-      if (!std::isnan(g.clock_mhz)) all.insert(fmt::format("{:.0f}", g.clock_mhz));
-    std::string text;
-    for (const std::string& c : all) text += (text.empty() ? "" : ", ") + c;
-    return text.empty() ? text : text + " MHz";
-  };
-  expect_agreement(j, job, {"GPU clocks", CheckStatus::warn, clocks});
-  size_t n = 0;
-  for (const RankFacts* f : first_of_hosts(job))
-    for (const GpuState& g : f->gpus) {
-      const size_t i = static_cast<size_t>(&g - f->gpus.data());
-      ++n;
-      if (g.ecc_errors > 0)
-        j.find(CheckStatus::fail, {f->rank},
-               fmt::format("{}: GPU {} has {:.0f} uncorrected memory errors", f->host, i, g.ecc_errors));
-      if (g.temperature >= kHotGpu)
-        j.find(CheckStatus::warn, {f->rank}, fmt::format("{}: GPU {} is at {:.0f} C", f->host, i, g.temperature));
-    }
-  return j.done(n == 0 ? "none" : fmt::format("{} GPUs", n),
-                "reset or replace the GPU (nvidia-smi -q), raise its clocks, look after its cooling");
-}
-
 }  // namespace
 
 std::vector<CheckResult> resource_checks(const JobFacts& job, const PreflightNeeds& needs) {
@@ -251,20 +210,20 @@ std::vector<CheckResult> resource_checks(const JobFacts& job, const PreflightNee
                          [](const RankFacts& f) { return f.processes; },
                          kLeastProcesses,
                          kLeastProcesses / 8};
-  return {check_memory(job, needs),
-          check_enough(job, shm),
-          check_memlock(job, needs),
-          check_enough(job, files),
-          check_enough(job, processes),
-          check_disk(job, needs),
-          check_disk_speed(job, needs),
-          check_cores(job),
-          check_quota(job),
-          check_governor(job),
-          check_load(job),
-          check_steal(job),
-          check_gpus(job),
-          check_gpu_state(job)};
+  std::vector<CheckResult> results{check_memory(job, needs),
+                                   check_enough(job, shm),
+                                   check_memlock(job, needs),
+                                   check_enough(job, files),
+                                   check_enough(job, processes),
+                                   check_disk(job, needs),
+                                   check_disk_speed(job, needs),
+                                   check_cores(job),
+                                   check_quota(job),
+                                   check_governor(job),
+                                   check_load(job),
+                                   check_steal(job)};
+  for (CheckResult& result : gpu_checks(job)) results.push_back(std::move(result));
+  return results;
 }
 
 }  // namespace rw

@@ -24,6 +24,7 @@
 #include "libcore/bench/preflight/hdf5_version.h"
 #include "libcore/bench/preflight/host_probe.h"
 #include "libcore/bench/record/machine.h"
+#include "libcore/plan/measure/host_facts.h"
 
 namespace rw {
 
@@ -50,14 +51,6 @@ std::string program_digest() {
   } catch (const Error&) {
     return {};
   }
-}
-
-std::string output_of(const char* command) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
-  std::string out;
-  char part[4096];
-  while (pipe && std::fgets(part, sizeof part, pipe.get()) != nullptr) out += part;
-  return out;
 }
 
 // A name's first address as text; "" for none.
@@ -126,6 +119,7 @@ void read_process(RankFacts& facts) {
   facts.gpus = parse_gpu_states(
       output_of("nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,"
                 "temperature.gpu --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  if (!facts.gpus.empty()) facts.topology = this_host_gpus();
 }
 
 void try_disk(const std::string& dir, RankFacts& facts) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "libcore/base/error.h"
+
 namespace rw {
 namespace {
 
@@ -19,6 +21,20 @@ const Json& list(const Json& json, const char* key) {
   static const Json none = Json::array();
   const auto it = json.find(key);
   return it != json.end() && it->is_array() ? *it : none;
+}
+
+std::vector<int64_t> whole_numbers(const Json& json, const char* key) {
+  std::vector<int64_t> out;
+  for (const Json& n : list(json, key))
+    if (n.is_number_integer()) out.push_back(n.get<int64_t>());
+  return out;
+}
+
+std::vector<std::string> strings(const Json& json, const char* key) {
+  std::vector<std::string> out;
+  for (const Json& s : list(json, key))
+    if (s.is_string()) out.push_back(s.get<std::string>());
+  return out;
 }
 
 // One list of the plain members, for both directions.
@@ -78,6 +94,10 @@ Json rank_facts_json(const RankFacts& f) {
                             {"clock_mhz", number(g.clock_mhz)},
                             {"ecc_errors", number(g.ecc_errors)},
                             {"temperature", number(g.temperature)}});
+  json["gpu_topology"] = {{"nics", f.topology.nics}, {"gpus", Json::array()}};
+  for (const GpuNeighbours& g : f.topology.gpus)
+    json["gpu_topology"]["gpus"].push_back(
+        {{"gpus", g.gpus}, {"nics", g.nics}, {"cores", g.cores}, {"numa_node", g.numa_node}});
   return json;
 }
 
@@ -96,8 +116,7 @@ RankFacts parse_rank_facts(const Json& json, const std::string& where) {
   visit_texts(f, [&](const char* key, std::string& v) { v = json_string(json, key, where, ""); });
   if (const auto it = json.find("link_counters"); it != json.end() && it->is_object())
     for (const auto& [name, value] : it->items()) f.link_counters[name] = json_int(*it, name.c_str(), where);
-  for (const Json& core : list(json, "cores"))
-    if (core.is_number_integer()) f.cores.push_back(core.get<int64_t>());
+  f.cores = whole_numbers(json, "cores");
   for (const Json& i : list(json, "interfaces"))
     f.interfaces.push_back({.name = json_string(i, "name", where),
                             .mtu = json_int(i, "mtu", where, -1),
@@ -108,6 +127,19 @@ RankFacts parse_rank_facts(const Json& json, const std::string& where) {
                       .clock_mhz = json_number(g, "clock_mhz", where, kUnknown),
                       .ecc_errors = json_number(g, "ecc_errors", where, kUnknown),
                       .temperature = json_number(g, "temperature", where, kUnknown)});
+  if (const auto it = json.find("gpu_topology"); it != json.end() && it->is_object()) {
+    f.topology.nics = strings(*it, "nics");
+    for (const Json& g : list(*it, "gpus"))
+      f.topology.gpus.push_back({.gpus = strings(g, "gpus"),
+                                 .nics = strings(g, "nics"),
+                                 .cores = whole_numbers(g, "cores"),
+                                 .numa_node = json_int(g, "numa_node", where, -1)});
+    // A matrix, or not told.
+    for (const GpuNeighbours& g : f.topology.gpus)
+      if (g.gpus.size() != f.topology.gpus.size() || g.nics.size() != f.topology.nics.size())
+        fail(ErrorKind::input, "{}: gpu_topology: expected a way to each of {} GPUs and {} NICs, found {} and {}",
+             where, f.topology.gpus.size(), f.topology.nics.size(), g.gpus.size(), g.nics.size());
+  }
   return f;
 }
 

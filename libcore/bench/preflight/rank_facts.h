@@ -9,6 +9,7 @@
 
 #include "libcore/base/json.h"
 #include "libcore/bench/comm/pair_matrix.h"
+#include "libcore/plan/measure/gpu_topology.h"
 
 namespace rw {
 
@@ -58,6 +59,7 @@ struct RankFacts {
   double steal = kUnknown;  // share of CPU time that the hypervisor gave to others, while they ran
   bool has_rdma = false;    // InfiniBand or RoCE devices
   std::vector<GpuState> gpus;
+  GpuTopology topology;                // of them; none: not told
   double gemm_gflop_per_s = kUnknown;  // of one thread, all ranks at once
 };
 Json rank_facts_json(const RankFacts& facts);

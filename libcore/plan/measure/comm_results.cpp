@@ -108,7 +108,7 @@ bool is_fitted(const std::string& kind) {
 // another.
 struct Choice {
   std::vector<TimedSize> points;
-  std::string way;  // "auto", "fastest", "direct", "pair"; another: not what jobs take
+  std::string way;  // "auto", "fastest", "direct", "pair", on a GPU "device"; another: not what jobs take
   bool is_jobs_way = true, is_quiet = true;
 };
 
@@ -123,7 +123,8 @@ Choice choose(const std::vector<Timing>& all) {
     if (!of_library(t)) ways.insert(t.way);
   if (ways.empty()) return choice;
   choice.way = has("auto") ? "auto" : ways.size() > 1 ? "fastest" : *ways.begin();
-  choice.is_jobs_way = choice.way == "auto" || choice.way == "fastest" || all.front().kind != "all_reduce";
+  choice.is_jobs_way =
+      choice.way == "auto" || choice.way == "fastest" || choice.way == "device" || all.front().kind != "all_reduce";
   const auto takes = [&](const Timing& t) {
     return !of_library(t) && (choice.way == "fastest" || t.way == choice.way);
   };

@@ -70,6 +70,30 @@ std::vector<ClusterSpec> shipped_clusters() {
   return all;
 }
 
+// The kind of link, its domain and the NICs as nvidia-smi tells them, where it does; what was taken, in words. The
+// profile's bandwidth of NVLink is not this host's where its GPUs have none.
+std::string take_topology(NodeType& node, const GpuTopology& topology) {
+  if (topology.gpus.empty()) return {};
+  std::string text = gpu_topology_text(topology) + " (nvidia-smi topo -m)";
+  if (!topology.nics.empty()) node.nics = static_cast<int64_t>(topology.nics.size());
+  const std::vector<std::vector<int64_t>> groups = nvlink_groups(topology);
+  const size_t group = groups.front().size();
+  const bool is_even = std::all_of(groups.begin(), groups.end(), [&](const auto& g) { return g.size() == group; });
+  if (topology.gpus.size() == 1) return text;
+  if (group == 1 || !is_even) {
+    if (node.link.starts_with("nv") && node.pcie_bandwidth > 0) node.link_bandwidth = node.pcie_bandwidth;
+    node.link = "pcie", node.link_domain = 0;
+    if (!is_even) text += "; NVLink joins groups of different sizes: the slowest link speaks for all";
+    return text;
+  }
+  if (!node.link.starts_with("nv")) {
+    node.link = "nvlink";
+    text += "; link-bandwidth is still the profile's, of PCIe: give --comm-json";
+  }
+  node.link_domain = groups.size() == 1 ? 0 : static_cast<int64_t>(group);
+  return text;
+}
+
 CollectiveFit* same_fit(std::vector<CollectiveFit>& fits, const CollectiveFit& fit) {
   for (CollectiveFit& f : fits)
     if (f.kind == fit.kind && f.ranks == fit.ranks) return &f;
@@ -211,6 +235,7 @@ Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& sh
   node.devices = static_cast<int64_t>(host.gpus.size());
   if (node.link_domain > 0 && node.devices % node.link_domain != 0) node.link_domain = 0;
   node.host_memory = host.memory;
+  const std::string links = take_topology(node, host.topology);
   std::erase_if(node.collectives, [&](const CollectiveFit& f) { return !is_known || f.ranks != node.devices; });
   out.notes = {
       fmt::format("{}: {} x {}, {} each (nvidia-smi)", host.name, host.gpus.size(), gpu.name,
@@ -220,6 +245,7 @@ Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& sh
           : fmt::format("no shipped profile knows this GPU: all but memory and count are those of {}, the "
                         "nearest in memory, and guesses: put in the data sheet's",
                         type->name)};
+  if (!links.empty()) out.notes.push_back(links);
   if (std::any_of(host.gpus.begin(), host.gpus.end(), [&](const GpuFacts& g) { return g != gpu; }))
     out.notes.push_back(
         "the GPUs differ; the first one speaks for all: write a [device.NAME] and a [[node]] for each kind");

@@ -88,6 +88,8 @@ int64_t allowed_cores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+}  // namespace
+
 std::string output_of(const char* command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
   std::string out;
@@ -95,8 +97,6 @@ std::string output_of(const char* command) {
   while (pipe && std::fgets(part, sizeof part, pipe.get()) != nullptr) out += part;
   return out;
 }
-
-}  // namespace
 
 std::vector<GpuFacts> parse_gpus(std::string_view csv) {
   std::vector<GpuFacts> gpus;
@@ -141,6 +141,7 @@ HostFacts this_host() {
   if (::gethostname(name, sizeof name - 1) == 0 && *name != '\0') facts.name = name;
   facts.gpus = parse_gpus(
       output_of("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  if (!facts.gpus.empty()) facts.topology = this_host_gpus();
   return facts;
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libcore/plan/measure/gpu_topology.h"
+
 namespace rw {
 
 struct GpuFacts {
@@ -24,10 +26,13 @@ struct HostFacts {
   int64_t memory = 0;      // bytes that this host or its container may use
   int64_t memory_taken = 0;
   std::vector<GpuFacts> gpus;
+  GpuTopology topology;  // without GPUs where nvidia-smi does not tell it
 };
 // From ROOT/proc and ROOT/sys (without GPUs); files that are missing leave the defaults, but Error{runtime} without a
 // memory size.
 HostFacts read_host_facts(const std::filesystem::path& root);
+// What a command of the shell prints; "" when it cannot be started.
+std::string output_of(const char* command);
 // This host: its facts with no more cores than this process may run on, its name and its GPUs (asks nvidia-smi, where
 // there is one).
 HostFacts this_host();

@@ -157,7 +157,14 @@ RankMemory MemoryModel::Impl::of(const Layout& layout, int64_t stage) {
   add_states(memory, layout, stage);
   add_activations(memory, layout, stage);
   const double tokens = static_cast<double>(layout.global_batch / layout.dp * layout.seq_len);
-  memory[MemoryOwner::data] = 2 * pages(tokens * static_cast<double>(sizeof(int32_t)));  // ids and targets
+  constexpr double kBytes = 4;  // of an id, a position, a loss, a cosine
+  const auto rows = static_cast<double>(layout.micro_batch * layout.seq_len);
+  double data = 2 * pages(tokens * kBytes) + pages(rows * kBytes);      // ids, targets; positions
+  data += pages(static_cast<double>(layout.micro_batch + 1) * kBytes);  // where samples begin
+  if (stage + 1 == layout.pp) data += pages(tokens * kBytes);           // losses
+  if (!terms.model.learned_position())                                  // the rotary table
+    data += 2 * pages(static_cast<double>(layout.seq_len * (terms.model.head_dim / 2)) * kBytes);
+  memory[MemoryOwner::data] = data;
   return memory;
 }
 

@@ -5,11 +5,10 @@
 
 #include "libcore/base/check.h"
 #include "libcore/comm/mesh.h"
+#include "libcore/plan/price/real.h"
 
 namespace rw {
 namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 // Bytes/s of a node type's links.
 struct Links {

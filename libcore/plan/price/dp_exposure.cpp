@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "libcore/plan/price/real.h"
 #include "libcore/plan/price/step_work.h"
 #include "libcore/train/setup.h"
 
 namespace rw {
 namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 bool is_gradient(CommKind kind) { return kind == CommKind::all_reduce || kind == CommKind::reduce_scatter; }
 

@@ -45,9 +45,9 @@ bool solve(std::vector<Vector> a, Vector b, Vector& x) {
 }
 
 // Parameters on the scale that they are fitted on.
-class Scale {
+class ParameterScale {
  public:
-  explicit Scale(const std::vector<FitParameter>& p) : p_(p) {}
+  explicit ParameterScale(const std::vector<FitParameter>& p) : p_(p) {}
   double to(size_t i, double v) const { return p_[i].low > 0 ? std::log(v) : v; }
   double low(size_t i) const { return to(i, p_[i].low); }
   double high(size_t i) const { return to(i, p_[i].high); }
@@ -67,7 +67,7 @@ Fit fit_least_squares(const std::vector<FitParameter>& parameters,
                       const std::function<Vector(const Vector&)>& residuals, const FitSettings& settings) {
   constexpr double kStep = 1e-4, kFirstDamping = 1e-3, kMostDamping = 1e8;
   const size_t n = parameters.size();
-  const Scale scale(parameters);
+  const ParameterScale scale(parameters);
   Vector u(n);
   for (size_t i = 0; i < n; ++i) {
     CHECK(parameters[i].low <= parameters[i].start && parameters[i].start <= parameters[i].high,

@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "libcore/base/error.h"
+#include "libcore/plan/price/real.h"
 
 namespace rw {
 namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 bool is_product(const OpCall& call) { return call.op == "gemm" || call.op == "quant_gemm"; }
 bool is_backward(const OpCall& call) { return call.op == "attention_bwd"; }

@@ -42,7 +42,7 @@ int64_t smallest_memory(const ClusterSpec& cluster) {
   return least;
 }
 
-bool is_product(const OpCall& call) { return call.op == "gemm"; }
+bool is_plain_product(const OpCall& call) { return call.op == "gemm"; }
 
 }  // namespace
 
@@ -83,7 +83,7 @@ struct Predictor::Impl {
   double work_seconds(const Work& work, double products = 1) const {
     double s = 0;
     for (const OpCall& call : work.ops)
-      s += (is_product(call) ? products : 1) * op_seconds(call, device, t, query.trainer.kernel());
+      s += (is_plain_product(call) ? products : 1) * op_seconds(call, device, t, query.trainer.kernel());
     return s * query.trainer.compute_factor;
   }
 

@@ -169,9 +169,11 @@ StepWork step_work(const WorkQuery& q) {
     const Scopes last_stage = trace(q, {1, 1}, 1);
     w.head = last_stage.last("head");
     w.head_update = update(last_stage).add(w.layer_update, -1);
+    w.head_update.add(last_stage.last("losses")).add(one.last("losses"), -1);
   }
   for (const OpCall& call : one.last("optimizer").ops)
     if (of_all_params(call)) add_op(w.per_step, call, 1);
+  w.per_step.add(one.last("data")).add(one.last("losses"));  // what the host brings, and what it waits for
   PerParam layer, ends;
   count_update(w.layer_update, layer);
   count_update(w.embedding_update, ends);

@@ -19,6 +19,7 @@
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
+#include "libcore/plan/price/real.h"
 
 namespace rw {
 namespace {
@@ -44,7 +45,6 @@ void take_less(Parts& best, const Parts& other) {
 
 bool is_message(CommKind k) { return k == CommKind::send || k == CommKind::recv; }
 CommKind fit_kind(CommKind k) { return k == CommKind::recv ? CommKind::send : k; }
-double real(int64_t n) { return static_cast<double>(n); }
 Provenance worse(Provenance a, Provenance b) { return std::max(a, b); }
 
 }  // namespace

@@ -8,11 +8,10 @@
 #include <map>
 
 #include "libcore/base/error.h"
+#include "libcore/plan/price/real.h"
 
 namespace rw {
 namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 struct Trainer {
   const char* source;  // begins so
@@ -49,14 +48,14 @@ const Trainer* trainer_of(const PublishedCells& c) {
 
 // ---- clusters: a shipped profile, and the source's network ----
 
-struct Device {
+struct DatasheetDevice {
   const char* gpu;      // of the table
   const char* profile;  // in configs/clusters
   int64_t memory;       // bytes; 0: the profile's
   double bandwidth;     // bytes/s of it; 0: the profile's
 };
 constexpr int64_t kGi = 1 << 30;
-constexpr Device kDevices[] = {
+constexpr DatasheetDevice kDevices[] = {
     {"A100-40GB", "a100-40", 0, 0},
     {"A100-80GB", "a100-80", 0, 0},
     {"H100-80GB", "h100-sxm", 0, 0},
@@ -85,7 +84,7 @@ struct Shipped {
 
 ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int64_t devices, Shipped& shipped) {
   const auto device =
-      std::find_if(std::begin(kDevices), std::end(kDevices), [&](const Device& d) { return c.text("gpu") == d.gpu; });
+      std::find_if(std::begin(kDevices), std::end(kDevices), [&](const DatasheetDevice& d) { return c.text("gpu") == d.gpu; });
   auto [at, is_new] = shipped.profiles.try_emplace(device->profile);
   if (is_new) at->second = load_cluster_spec(device->profile);
   ClusterSpec cluster = at->second;
@@ -100,7 +99,7 @@ ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int6
 }
 
 bool known_device(const std::string& gpu) {
-  return std::any_of(std::begin(kDevices), std::end(kDevices), [&](const Device& d) { return gpu == d.gpu; });
+  return std::any_of(std::begin(kDevices), std::end(kDevices), [&](const DatasheetDevice& d) { return gpu == d.gpu; });
 }
 
 // ---- what is left out ----

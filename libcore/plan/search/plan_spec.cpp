@@ -219,6 +219,7 @@ std::string plan_toml(const PlanInputs& in, const Prediction& p) {
   const auto text = [&](const char* key, const std::string& value) { out += fmt::format("{} = \"{}\"\n", key, value); };
   const auto number = [&](const char* key, auto value) { out += fmt::format("{} = {}\n", key, value); };
   text("model", in.spec().model);
+  if (!is_cpu(in.cluster())) text("device", "cuda");
   text("precision", in.spec().precision);
   number("seq-len", l.seq_len);
   number("global-batch", l.global_batch);

@@ -56,7 +56,7 @@ SimResult ServePool::run(const Workload& workload, std::vector<SimArrival> arriv
                    .scheduler = instance.scheduler,
                    .max_model_len = instance.max_len,
                    .role = role,
-                   .step_s = [this](const StepShape& shape) { return instance.price->seconds(shape); },
+                   .step_s = [this](const PricedStep& shape) { return instance.price->seconds(shape); },
                    .keep_gaps = keep_gaps});
 }
 

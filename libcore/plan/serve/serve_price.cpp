@@ -20,10 +20,10 @@ struct Seconds {
   Seconds operator-(const Seconds& b) const { return {products - b.products, other - b.other, comm - b.comm}; }
 };
 
-// A quantity of paged attention, linear in what StepShape says.
+// A quantity of paged attention, linear in what PricedStep says.
 struct Linear {
   double row = 0, pair = 0, context = 0;
-  double at(const StepShape& s) const {
+  double at(const PricedStep& s) const {
     return row * static_cast<double>(s.rows) + pair * s.pairs + context * s.context;
   }
 };
@@ -36,7 +36,7 @@ const OpCall& attention_of(const ForwardWork& work) {
 
 }  // namespace
 
-void StepShape::add(int64_t first, int64_t n, bool sample) {
+void PricedStep::add(int64_t first, int64_t n, bool sample) {
   const auto before = static_cast<double>(first), added = static_cast<double>(n);
   rows += n;
   logits += sample ? 1 : 0;
@@ -44,8 +44,8 @@ void StepShape::add(int64_t first, int64_t n, bool sample) {
   context += before + added;
 }
 
-StepShape step_shape(const StepPlan& plan) {
-  StepShape shape;
+PricedStep step_shape(const StepPlan& plan) {
+  PricedStep shape;
   for (const SequenceRows& r : plan.rows) shape.add(r.first, r.n, r.sample);
   return shape;
 }
@@ -138,7 +138,7 @@ struct StepPrice::Impl {
     return kept[at];
   }
 
-  double attention_s(const StepShape& shape) {
+  double attention_s(const PricedStep& shape) {
     attention.shape.m = shape.rows;
     attention.cost = {.flops = flops.at(shape), .bytes_read = read.at(shape), .bytes_written = written.at(shape)};
     return layers * serving_op_seconds(attention, device, t);
@@ -160,7 +160,7 @@ StepPrice::StepPrice(const StepPriceQuery& query) : impl_(std::make_unique<Impl>
 StepPrice::~StepPrice() = default;
 StepPrice::StepPrice(StepPrice&&) noexcept = default;
 
-StepParts StepPrice::parts(const StepShape& shape) {
+StepParts StepPrice::parts(const PricedStep& shape) {
   if (shape.rows == 0) return {};
   const Seconds& body = impl_->of_rows(shape.rows);
   StepParts p{.products = body.products,

@@ -13,13 +13,13 @@ namespace rw {
 
 // What of a step its price depends on. pairs: (query, key) pairs that may attend; context: keys read, each once for all
 // queries of a sequence (cost of PagedAttention in kernels/ops.h).
-struct StepShape {
+struct PricedStep {
   int64_t rows = 0, logits = 0;
   double pairs = 0, context = 0;
   // New tokens [first, first + n) of a sequence.
   void add(int64_t first, int64_t n, bool sample);
 };
-StepShape step_shape(const StepPlan& plan);
+PricedStep step_shape(const StepPlan& plan);
 
 struct StepParts {
   double products = 0, attention = 0, other = 0;  // ops: of weights, over the cache, all else (with the sampler)
@@ -40,8 +40,8 @@ class StepPrice {
   explicit StepPrice(const StepPriceQuery& query);
   ~StepPrice();
   StepPrice(StepPrice&&) noexcept;
-  StepParts parts(const StepShape& shape);
-  double seconds(const StepShape& shape) { return parts(shape).total(); }
+  StepParts parts(const PricedStep& shape);
+  double seconds(const PricedStep& shape) { return parts(shape).total(); }
 
  private:
   struct Impl;

@@ -91,9 +91,9 @@ class Simulation {
   // No prompt has it but the request's own.
   static int32_t own_token(int64_t request) { return static_cast<int32_t>(-1 - request); }
 
-  StepShape shape_of_step() const {
+  PricedStep shape_of_step() const {
     if (q_.role != ServeRole::decode) return step_shape(plan_);
-    StepShape shape;
+    PricedStep shape;
     for (const SequenceRows& r : plan_.rows) {
       const bool sent = r.n > 1 && result_.requests[static_cast<size_t>(r.id)].tokens == 0;
       const int64_t n = sent ? 1 : r.n;

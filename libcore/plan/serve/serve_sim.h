@@ -32,7 +32,7 @@ struct SimQuery {
   SchedulerSpec scheduler;
   int64_t max_model_len = 0;  // longer requests are refused; 0: no bound
   ServeRole role = ServeRole::whole;
-  std::function<double(const StepShape&)> step_s;
+  std::function<double(const PricedStep&)> step_s;
   bool keep_gaps = false;
 };
 

@@ -33,11 +33,12 @@ ModelSpec tiny(Family family) {
 
 TEST_CASE("every op of a model runs, and is priced") {
   std::set<std::string> names;
+  const std::unique_ptr<Device> device = open_device({.threads = 1});
   for (Family family : {Family::gpt2, Family::llama})
     for (DType t : {DType::f32, DType::bf16}) {
       const KernelShapes shapes{
           .model = tiny(family), .rows = 12, .seq_len = 6, .requests = 3, .context = 17, .head_rows = 5};
-      for (const KernelCaseMaker& maker : kernel_cases(shapes, {cpu_ops(), {.threads = 1}, t})) {
+      for (const KernelCaseMaker& maker : kernel_cases(shapes, {*device, t})) {
         CAPTURE(maker.op);
         const KernelCase c = maker.make();
         c.run();

@@ -270,6 +270,21 @@ const Planted kPlanted[] = {
      CheckStatus::warn,
      {0},
      "GPU 0 is at 91 C"},
+    {"a link that is down on one host",
+     on_host("h2", [](RankFacts& f) { f.topology.gpus[0].gpus[1] = f.topology.gpus[1].gpus[0] = "NV17"; }),
+     "resources.gpu_links",
+     CheckStatus::warn,
+     {2, 3},
+     "NV17 between all"},
+    {"a rank far from its GPU",
+     on_rank(1,
+             [](RankFacts& f) {
+               f.topology.gpus[1].cores = {8, 9};
+             }),
+     "resources.gpu_cores",
+     CheckStatus::warn,
+     {1},
+     "rank 1 (h1) runs on cores from 4 on, GPU 1 is near those from 8 on"},
     {"a late pair",
      on_pair(1, 2, [](PairSpeed& p) { p.latency_us = 40; }),
      "speed.pair_latency",
@@ -306,7 +321,7 @@ const Planted kPlanted[] = {
 
 TEST_CASE("a healthy job passes every check") {
   const auto results = run_checks(healthy_job(), {});
-  CHECK(results.size() == 27);
+  CHECK(results.size() == 29);
   std::set<std::string> ids;
   for (const CheckResult& r : results) {
     CAPTURE(r.id);
@@ -407,9 +422,9 @@ TEST_CASE("thresholds are flags; the table and the JSON tell all") {
   CHECK(worst_status(results) == CheckStatus::fail);
   const std::string text = checks_text(results);
   CHECK(text.find("fail  resources.memory") != std::string::npos);
-  CHECK(text.find("26 passed, 0 warned, 1 failed") != std::string::npos);
+  CHECK(text.find("28 passed, 0 warned, 1 failed") != std::string::npos);
   const Json json = checks_json(results);
-  REQUIRE(json.size() == 27);
+  REQUIRE(json.size() == 29);
   for (const Json& check : json)
     if (check["id"] == "resources.memory") {
       CHECK(check["status"] == "fail");

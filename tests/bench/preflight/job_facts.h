@@ -27,6 +27,9 @@ inline RankFacts healthy_rank(int64_t rank) {
   GpuState gpu{.name = "NVIDIA H100 80GB HBM3", .memory = int64_t{80} << 30};
   gpu.clock_mhz = 1980, gpu.ecc_errors = 0, gpu.temperature = 40;
   f.gpus = {gpu, gpu};
+  f.topology = {.gpus = {{.gpus = {"X", "NV18"}, .nics = {"PIX"}, .cores = {0, 1, 2, 3}, .numa_node = 0},
+                         {.gpus = {"NV18", "X"}, .nics = {"SYS"}, .cores = {4, 5, 6, 7}, .numa_node = 1}},
+                .nics = {"mlx5_0"}};
   f.gemm_gflop_per_s = 100 + static_cast<double>(rank);
   return f;
 }

@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "libcore/base/units.h"
+#include "libcore/bench/preflight/judge.h"
+
+namespace rw {
+namespace {
+
+constexpr const char* kLayer = "resources";
+constexpr double kHotGpu = 85;
+
+std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+CheckResult check_gpus(const JobFacts& job) {
+  Judgement j("resources.gpus", kLayer, "the same GPUs on every host");
+  const auto inventory = [](const RankFacts& f) {
+    std::map<std::string, int> counts;
+    for (const GpuState& g : f.gpus) ++counts[g.name + " " + size_text(g.memory)];
+    std::string text;
+    for (const auto& [name, n] : counts) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", n, name);
+    return text.empty() ? std::string("none") : text;
+  };
+  expect_agreement(j, job, {"GPUs", CheckStatus::fail, inventory});
+  return j.done(inventory(job.ranks.at(0)), "leave that host out, or look at nvidia-smi and the kernel log there");
+}
+
+CheckResult check_gpu_state(const JobFacts& job) {
+  Judgement j("resources.gpu_state", kLayer,
+              fmt::format("no uncorrected memory errors, the same clocks, below {:.0f} C", kHotGpu));
+  const auto clocks = [](const RankFacts& f) {
+    std::set<std::string> all;
+    for (const GpuState& g : f.gpus)
+      if (!std::isnan(g.clock_mhz)) all.insert(fmt::format("{:.0f}", g.clock_mhz));
+    std::string text;
+    for (const std::string& c : all) text += (text.empty() ? "" : ", ") + c;
+    return text.empty() ? text : text + " MHz";
+  };
+  expect_agreement(j, job, {"GPU clocks", CheckStatus::warn, clocks});
+  size_t n = 0;
+  for (const RankFacts* f : first_of_hosts(job))
+    for (const GpuState& g : f->gpus) {
+      const size_t i = static_cast<size_t>(&g - f->gpus.data());
+      ++n;
+      if (g.ecc_errors > 0)
+        j.find(CheckStatus::fail, {f->rank},
+               fmt::format("{}: GPU {} has {:.0f} uncorrected memory errors", f->host, i, g.ecc_errors));
+      if (g.temperature >= kHotGpu)
+        j.find(CheckStatus::warn, {f->rank}, fmt::format("{}: GPU {} is at {:.0f} C", f->host, i, g.temperature));
+    }
+  return j.done(n == 0 ? "none" : fmt::format("{} GPUs", n),
+                "reset or replace the GPU (nvidia-smi -q), raise its clocks, look after its cooling");
+}
+
+// A GPU that lacks the links of its neighbours holds up every collective.
+CheckResult check_gpu_links(const JobFacts& job) {
+  Judgement j("resources.gpu_links", kLayer, "GPUs that are linked alike, on every host");
+  expect_agreement(j, job,
+                   {"links", CheckStatus::warn, [](const RankFacts& f) { return gpu_topology_text(f.topology); }});
+  for (const RankFacts* f : first_of_hosts(job)) {
+    const auto groups = nvlink_groups(f->topology);
+    const auto [least, most] = std::minmax_element(groups.begin(), groups.end(),
+                                                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (least != most && least->size() != most->size())
+      j.find(CheckStatus::warn, {f->rank},
+             fmt::format("{}: NVLink joins {} GPUs with GPU {}, and {} with GPU {}", f->host, most->size() - 1,
+                         most->front(), least->size() - 1, least->front()));
+  }
+  const std::string first = gpu_topology_text(job.ranks.at(0).topology);
+  return j.done(
+      first.empty() ? "not told" : first,
+      "nvidia-smi nvlink --status on that host: a link that is down needs a reset of the GPU, or a technician");
+}
+
+// Rank i of a host has GPU i (of n: i modulo n).
+CheckResult check_gpu_cores(const JobFacts& job) {
+  Judgement j("resources.gpu_cores", kLayer, "ranks on cores near their GPU");
+  int64_t n = 0;
+  for (const std::string& host : host_names(job)) {
+    size_t local = 0;
+    for (const RankFacts& f : job.ranks) {
+      if (f.host != host) continue;
+      const size_t gpu = f.topology.gpus.empty() ? 0 : local++ % f.topology.gpus.size();
+      if (f.topology.gpus.empty() || f.cores.empty()) continue;
+      const std::vector<int64_t>& near = f.topology.gpus[gpu].cores;
+      if (near.empty()) continue;
+      ++n;
+      if (std::none_of(f.cores.begin(), f.cores.end(),
+                       [&](int64_t c) { return std::find(near.begin(), near.end(), c) != near.end(); }))
+        j.find(CheckStatus::warn, {f.rank},
+               fmt::format("{} runs on cores from {} on, GPU {} is near those from {} on", rank_name(f),
+                           f.cores.front(), gpu, near.front()));
+    }
+  }
+  return j.done(n == 0 ? "not told" : fmt::format("{} ranks", n),
+                "bind each rank near its GPU: mpirun --map-by numa --bind-to numa, or a rankfile (dplan place)");
+}
+
+}  // namespace
+
+std::vector<CheckResult> gpu_checks(const JobFacts& job) {
+  return {check_gpus(job), check_gpu_state(job), check_gpu_links(job), check_gpu_cores(job)};
+}
+
+}  // namespace rw

@@ -1,0 +1,325 @@
+// NCCL's functions, as far as we call them, in the simulator: operations are work on a stream that is polled until the
+// host communicator that each communicator is lent has done them. They go through staging memory of the host, in the
+// host communicator's order of additions.
+#include "kernels/simt/runtime.cuh"
+// The simulator's header comes first: it defines the toolkit's words away.
+#include <nccl.h>
+
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libcore/base/check.h"
+#include "libcore/base/clock.h"
+#include "libcore/comm/nccl_backend.h"
+
+namespace rw::nccl {
+
+struct Lookout::State {
+  std::function<void()> look;
+};
+
+namespace {
+
+constexpr double kLookEveryS = 0.01;
+
+struct Lookouts {
+  std::vector<const std::function<void()>*> all;
+  double last_s = 0;
+  bool is_looking = false;
+};
+Lookouts& lookouts() {
+  thread_local Lookouts of_thread;
+  return of_thread;
+}
+std::unique_ptr<Comm>& lent() {
+  thread_local std::unique_ptr<Comm> of_thread;
+  return of_thread;
+}
+
+void look_now() {
+  Lookouts& l = lookouts();
+  if (l.is_looking || now_s() - l.last_s < kLookEveryS) return;
+  l.is_looking = true;
+  for (const auto* look : std::vector(l.all)) (*look)();
+  l.is_looking = false;
+  l.last_s = now_s();
+}
+
+enum class Kind { all_reduce, reduce_scatter, reduce, all_gather, broadcast, send, recv };
+
+struct Call {
+  Kind kind;
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t n = 0;
+  DType t = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int peer = 0;  // or root
+};
+
+// A call under way: what it moves lies in `data`.
+struct Moving {
+  std::vector<std::byte> data;
+  Request request;
+};
+
+// A communicator's rank; shared with the work it put on streams.
+struct Member {
+  std::unique_ptr<Comm> host;
+  bool is_aborted = false;
+  std::string error;
+  std::vector<std::vector<Moving>> left;  // by aborted work: the host communicator may still hold its addresses
+
+  Moving start(const Call& c) const;
+  void finish(const Call& c, const Moving& moving) const;
+  std::vector<int64_t> all_of_root(const Call& c) const {
+    std::vector<int64_t> cuts(static_cast<size_t>(host->size()) + 1, 0);
+    std::fill(cuts.begin() + c.peer + 1, cuts.end(), c.n);
+    return cuts;
+  }
+};
+
+Moving Member::start(const Call& c) const {
+  const int64_t width = dtype_bytes(c.t), bytes = c.n * width, ranks = host->size();
+  const bool holds_all = c.kind == Kind::reduce_scatter || c.kind == Kind::all_gather;
+  Moving m;
+  m.data.resize(static_cast<size_t>(bytes * (holds_all ? ranks : 1)));
+  std::byte* data = m.data.data();
+  const auto copy_in = [&](std::byte* to, int64_t n) { std::memcpy(to, c.from, static_cast<size_t>(n)); };
+  switch (c.kind) {
+    case Kind::all_reduce:
+      copy_in(data, bytes);
+      m.request = host->all_reduce_start(data, c.n, c.t, c.op);
+      break;
+    case Kind::reduce_scatter:
+      copy_in(data, bytes * ranks);
+      m.request = host->reduce_scatter_start(data, even_cuts(c.n * ranks, static_cast<int>(ranks)), c.t);
+      break;
+    case Kind::reduce:
+      copy_in(data, bytes);
+      m.request = host->reduce_scatter_start(data, all_of_root(c), c.t);
+      break;
+    case Kind::all_gather: {
+      std::byte* part = data + host->rank() * bytes;
+      copy_in(part, bytes);
+      m.request = host->all_gather_start(part, data, even_cuts(c.n * ranks, static_cast<int>(ranks)), c.t);
+      break;
+    }
+    case Kind::broadcast:
+      if (host->rank() == c.peer) copy_in(data, bytes);
+      m.request = host->all_gather_start(data, data, all_of_root(c), c.t);
+      break;
+    case Kind::send:
+      copy_in(data, bytes);
+      m.request = host->send_start(data, bytes, c.peer, 0);
+      break;
+    case Kind::recv: m.request = host->recv_start(data, bytes, c.peer, 0); break;
+  }
+  return m;
+}
+
+void Member::finish(const Call& c, const Moving& m) const {
+  if (c.kind == Kind::send || (c.kind == Kind::reduce && host->rank() != c.peer)) return;
+  const auto part = static_cast<size_t>(c.n * dtype_bytes(c.t));
+  if (c.kind == Kind::reduce_scatter) std::memcpy(c.to, m.data.data() + static_cast<size_t>(host->rank()) * part, part);
+  else std::memcpy(c.to, m.data.data(), m.data.size());
+}
+
+// The calls of a group, together. What counts is held by value: a recorded step begins each replay with it as it is
+// here.
+struct Work {
+  std::shared_ptr<Member> member;
+  std::vector<Call> calls;
+  std::vector<Moving> moving = {};
+
+  bool operator()() {
+    Member& m = *member;
+    if (m.is_aborted) {
+      m.left.push_back(std::move(moving));
+      return true;
+    }
+    if (m.error.empty()) {
+      try {
+        if (move()) return true;
+        m.host->look_for_dead_peers();
+      } catch (const std::exception& e) {
+        m.error = e.what();
+      }
+    }
+    look_now();
+    return false;
+  }
+
+  bool move() {
+    Member& m = *member;
+    if (moving.empty())
+      for (const Call& c : calls) moving.push_back(m.start(c));
+    m.host->progress();
+    for (const Moving& part : moving)
+      if (!m.host->done(part.request)) return false;
+    for (size_t i = 0; i < calls.size(); ++i) m.finish(calls[i], moving[i]);
+    return true;
+  }
+};
+
+DType type_of(ncclDataType_t t) {
+  switch (t) {
+    case ncclUint8: return DType::u8;
+    case ncclInt64: return DType::i64;
+    case ncclFloat16: return DType::f16;
+    case ncclBfloat16: return DType::bf16;
+    case ncclFloat32: return DType::f32;
+    case ncclFloat64: return DType::f64;
+    default: break;
+  }
+  CHECK(false, "NCCL's type %d", static_cast<int>(t));
+}
+
+ReduceOp op_of(ncclRedOp_t op) {
+  CHECK(op == ncclSum || op == ncclMax || op == ncclMin, "NCCL's reduction %d", static_cast<int>(op));
+  return op == ncclSum ? ReduceOp::sum : op == ncclMax ? ReduceOp::max : ReduceOp::min;
+}
+
+}  // namespace
+
+const char* backend_name() { return "nccl/simt"; }
+void lend_host(Comm& host, int color, int key) { lent() = host.split(color, key); }
+void move_streams() { simt::poll_streams(); }
+
+Lookout::Lookout(std::function<void()> look) : state_(std::make_unique<State>(State{std::move(look)})) {
+  lookouts().all.push_back(&state_->look);
+}
+Lookout::~Lookout() { std::erase(lookouts().all, &state_->look); }
+
+}  // namespace rw::nccl
+
+using namespace rw::nccl;  // NOLINT: the functions below are C's
+
+struct ncclComm {
+  std::shared_ptr<Member> member;
+};
+
+namespace {
+
+struct Group {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Call> calls;
+};
+Group& group() {
+  thread_local Group of_thread;
+  return of_thread;
+}
+
+ncclResult_t put(ncclComm_t comm, cudaStream_t stream, const Call& call) {
+  Group& g = group();
+  if (g.depth == 0) {
+    rw::simt::enqueue_polled(stream, Work{.member = comm->member, .calls = {call}});
+    return ncclSuccess;
+  }
+  CHECK(g.calls.empty() || (g.comm == comm && g.stream == stream), "a group of one communicator and one stream");
+  g.comm = comm;
+  g.stream = stream;
+  g.calls.push_back(call);
+  return ncclSuccess;
+}
+
+int64_t count(size_t n) { return static_cast<int64_t>(n); }
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  *id = {};
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, int rank, ncclConfig_t*) {
+  std::unique_ptr<rw::Comm> host = std::move(lent());
+  if (host == nullptr || host->size() != ranks || host->rank() != rank) return ncclInvalidUsage;
+  *comm = new ncclComm{std::make_shared<Member>()};
+  (*comm)->member->host = std::move(host);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  comm->member->is_aborted = true;
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  *error = comm->member->error.empty() ? ncclSuccess : ncclRemoteError;
+  return ncclSuccess;
+}
+const char* ncclGetLastError(ncclComm_t comm) { return comm == nullptr ? "" : comm->member->error.c_str(); }
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess: return "no error";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInvalidUsage: return "invalid usage";
+    default: return "unknown error";
+  }
+}
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  if (cudaMalloc(data, bytes) == cudaSuccess) return ncclSuccess;
+  cudaGetLastError();
+  return ncclUnhandledCudaError;
+}
+ncclResult_t ncclMemFree(void* data) { return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; }
+ncclResult_t ncclCommRegister(const ncclComm_t, void* data, size_t, void** handle) {
+  *handle = data;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t, void*) { return ncclSuccess; }
+
+ncclResult_t ncclGroupStart() {
+  ++group().depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  Group& g = group();
+  if (--g.depth > 0 || g.calls.empty()) return ncclSuccess;
+  rw::simt::enqueue_polled(g.stream, Work{.member = g.comm->member, .calls = std::exchange(g.calls, {})});
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return put(comm, stream,
+             {.kind = Kind::all_reduce, .from = from, .to = to, .n = count(n), .t = type_of(t), .op = op_of(op)});
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t n, ncclDataType_t t, ncclRedOp_t, ncclComm_t comm,
+                               cudaStream_t stream) {
+  return put(comm, stream, {.kind = Kind::reduce_scatter, .from = from, .to = to, .n = count(n), .t = type_of(t)});
+}
+ncclResult_t ncclReduce(const void* from, void* to, size_t n, ncclDataType_t t, ncclRedOp_t, int root, ncclComm_t comm,
+                        cudaStream_t stream) {
+  return put(comm, stream,
+             {.kind = Kind::reduce, .from = from, .to = to, .n = count(n), .t = type_of(t), .peer = root});
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t n, ncclDataType_t t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return put(comm, stream, {.kind = Kind::all_gather, .from = from, .to = to, .n = count(n), .t = type_of(t)});
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t n, ncclDataType_t t, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return put(comm, stream,
+             {.kind = Kind::broadcast, .from = from, .to = to, .n = count(n), .t = type_of(t), .peer = root});
+}
+ncclResult_t ncclSend(const void* from, size_t n, ncclDataType_t t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return put(comm, stream, {.kind = Kind::send, .from = from, .n = count(n), .t = type_of(t), .peer = peer});
+}
+ncclResult_t ncclRecv(void* to, size_t n, ncclDataType_t t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return put(comm, stream, {.kind = Kind::recv, .to = to, .n = count(n), .t = type_of(t), .peer = peer});
+}
+
+}  // extern "C"

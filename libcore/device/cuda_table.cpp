@@ -1,0 +1,28 @@
+#include "libcore/device/cuda_table.h"
+
+#include "kernels/cuda/table.h"
+#include "kernels/wrap_ops.h"
+#include "libcore/device/cuda_errors.h"
+
+namespace rw {
+namespace {
+
+struct Told {
+  template <auto op, OpName, class Args>
+  static void call(const Args& a, Stream s) {
+    as_errors([&] { (cuda::device_ops().*op)(a, s); });
+  }
+  template <auto op, class Args>
+  static int64_t size(const Args& a, Stream s) {
+    return as_errors([&] { return (cuda::device_ops().*op)(a, s); });
+  }
+};
+
+}  // namespace
+
+const Ops& cuda_device_ops() {
+  static constexpr Ops table = wrap_ops<Told>("cuda");
+  return table;
+}
+
+}  // namespace rw

@@ -1,0 +1,10 @@
+// The cuda table as the device gives it out.
+#pragma once
+#include "kernels/ops.h"
+
+namespace rw {
+
+// Its ops throw Error{runtime} for what the device refuses.
+const Ops& cuda_device_ops();
+
+}  // namespace rw

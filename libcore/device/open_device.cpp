@@ -1,0 +1,30 @@
+#include "libcore/device/open_device.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "libcore/base/error.h"
+
+namespace rw {
+namespace {
+
+// Of "cuda:N"; -2: that is no number.
+int index_of(std::string_view text) {
+  int index = -2;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  return error == std::errc() && end == text.data() + text.size() && index >= 0 ? index : -2;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(const DeviceWish& wish) {
+  constexpr std::string_view kCuda = "cuda", kNumbered = "cuda:";
+  if (wish.device == "cpu") return open_cpu_device(wish.threads);
+  if (wish.device == kCuda) return open_cuda_device(wish, -1);
+  if (wish.device.starts_with(kNumbered))
+    if (const int index = index_of(std::string_view(wish.device).substr(kNumbered.size())); index >= 0)
+      return open_cuda_device(wish, index);
+  fail(ErrorKind::usage, "--device: expected cpu, cuda or cuda:N, found '{}'", wish.device);
+}
+
+}  // namespace rw

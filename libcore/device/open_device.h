@@ -1,0 +1,13 @@
+// The backends that open_device chooses from.
+#pragma once
+#include <memory>
+
+#include "libcore/device/device.h"
+
+namespace rw {
+
+std::unique_ptr<Device> open_cpu_device(int threads);
+// `index` -1: the one that the local rank falls on. Where the build has no such backend: Error{usage}.
+std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index);
+
+}  // namespace rw

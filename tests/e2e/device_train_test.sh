@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# dtrain --device cuda in the build of the simulator, under mpirun: losses as on the CPU in several layouts, stop and
+# resume to the bit, a checkpoint that a CPU goes on from, and what cannot be.
+. "$(dirname "$0")/lib.sh"
+export RANKWRIGHT_SIMT_GUARD=1  # device memory that the host touches ends the run
+
+make_text 400 >text.txt
+expect 0 '' 'prepare' "$bin/dtrain" prepare --input text.txt --tokenizer bytes --output data.h5
+cat >config.json <<'END'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 260, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+ "rope_theta": 10000.0, "tie_word_embeddings": false, "hidden_act": "silu", "initializer_range": 0.1}
+END
+train=("$bin/dtrain" --model config.json --data data.h5 --val-fraction 0.05 --seq-len 17 --micro-batch 1 --global-batch 4 --lr 1e-2
+       --warmup-steps 1 --lr-schedule constant --steps 4 --precision f32 --threads 1 --eps 1e-4 --peak-flops 1e12 --comm-timeout 60)
+
+near() { # near NAME FILE: its losses are those of the CPU's run
+  local worst
+  worst=$(paste <(field cpu/metrics.jsonl loss) <(field "$2" loss) |
+    awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > w) w = d } END { print (NR == 4 && w <= 1e-5) ? "near" : "far: " NR " steps, " w }')
+  is "$1" "$worst" near
+}
+
+expect 0 '"steps":4' 'the CPU' "${train[@]}" --out cpu
+is 'it learns' "$(field cpu/metrics.jsonl loss | awk 'NR == 1 { a = $1 } { b = $1 } END { print (b < a - 0.1) }')" 1
+expect 0 '"steps":4' 'one device' "${train[@]}" --device cuda --out one
+near 'its losses are the CPU'\''s within 1e-5' one/metrics.jsonl
+holds 'run.json names the device' "$(cat one/run.json)" '"backend": "cuda"'
+expect 0 '"steps":4' 'tp 2 x dp 2 on devices' mpirun -n 4 "${train[@]}" --device cuda --tp 2 --sp --dp 2 --zero 1 --out tpdp
+near 'its losses are the CPU'\''s within 1e-5' tpdp/metrics.jsonl
+expect 0 '"steps":2' 'pp 2 x dp 2 on devices, the first half' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --steps 2 --out ppdp
+expect 0 '"steps":4' 'and the second' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --out ppdp --resume auto
+near 'its losses are the CPU'\''s within 1e-5' ppdp/metrics.jsonl
+expect 0 '"steps":4' 'the same without a stop' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --checkpoint-every 2 --out whole
+is 'stop and resume change no bit of the losses' "$(field ppdp/metrics.jsonl loss)" "$(field whole/metrics.jsonl loss)"
+is 'nor of the gradient norms' "$(field ppdp/metrics.jsonl grad_norm)" "$(field whole/metrics.jsonl grad_norm)"
+"$bin/dckpt" convert ppdp -o ppdp_hf >/dev/null 2>&1
+"$bin/dckpt" convert whole -o whole_hf >/dev/null 2>&1
+is 'nor of the weights' "$(cksum <ppdp_hf/model.safetensors)" "$(cksum <whole_hf/model.safetensors)"
+expect 0 'intact' 'the checkpoint saved behind the steps is whole' "$bin/dckpt" verify whole
+expect 0 '"steps":5' 'a CPU goes on from it' "${train[@]}" --steps 5 --out whole --resume auto
+expect 0 '"steps":6' 'and a device from that' "${train[@]}" --steps 6 --device cuda --out whole --resume auto
+expect 0 'worst gradient' '--verify-parallel looks at a device too' mpirun -n 2 "${train[@]}" --device cuda --steps 1 --verify-parallel 1 --check-replicas-every 1 --out verified
+expect 0 '"skipped":0' 'f16 with a loss scale' "${train[@]}" --device cuda --precision f16 --loss-scale 64 --steps 2 --out f16
+
+expect 2 'expected cpu, cuda or cuda:N' 'no such kind of device' "${train[@]}" --device gpu --out none
+expect 2 'expected cuda:0 to cuda:7' 'a device that is not there' "${train[@]}" --device cuda:99 --out none
+expect 2 '--nan-trace' '--nan-trace is the CPU'\''s' "${train[@]}" --device cuda --nan-trace --out none
+expect 0 '"backend":"accelerator"' 'a dry run needs no device' "${train[@]}" --device cuda --dry-run
+finish
