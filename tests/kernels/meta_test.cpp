@@ -114,6 +114,16 @@ void each_op(const F& f) {
   f("add", &Ops::add, Add{p, p, p, 11, t});
   f("scale", &Ops::scale, Scale{p, 2, 11, t});
   f("zero", &Ops::zero, Zero{p, 11});
+  f("upload", &Ops::upload, Upload{p, kCu, sizeof kCu});
+  f("sample_scan", &Ops::sample_scan,
+    SampleScan{.facts = nowhere<SampleFacts>(),
+               .best_z = x,
+               .best_column = nowhere<int32_t>(),
+               .logits = x,
+               .ask = nowhere<SampleAsk>(),
+               .n = 3,
+               .v = 7,
+               .most_best = 4});
 }
 
 TEST_CASE("meta ops count what cost() says, by name") {

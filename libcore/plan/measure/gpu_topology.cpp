@@ -187,9 +187,11 @@ std::string gpu_topology_text(const GpuTopology& topology) {
     for (const auto& [way, count] : pairs) text += fmt::format(", {} between {} pairs", way, count);
   if (topology.nics.empty()) return text;
   text += "; nearest NICs";
-  for (size_t a = 0; a < n; ++a)
-    text += fmt::format("{} GPU {} {}", a == 0 ? "" : ",", a,
-                        fmt::join(nearest_nics(topology, static_cast<int64_t>(a)), "+"));
+  for (size_t a = 0; a < n; ++a) {
+    text += fmt::format("{} GPU {} ", a == 0 ? "" : ",", a);
+    const std::vector<std::string> nics = nearest_nics(topology, static_cast<int64_t>(a));
+    for (size_t i = 0; i < nics.size(); ++i) text += (i == 0 ? "" : "+") + nics[i];
+  }
   return text;
 }
 
