@@ -15,6 +15,7 @@
 #include "libcore/comm/agree.h"
 #include "libcore/comm/mpi_link.h"
 #include "libcore/comm/nccl_comm.h"
+#include "libcore/comm/rank_cores.h"
 #include "libcore/spec/cluster_spec.h"
 #include "tools/dbench.h"
 #include "tools/job_command_line.h"
@@ -135,9 +136,7 @@ int run(int argc, const char* const* argv, Comm& job) {
   std::unique_ptr<Device> device;
   agree(job, [&] {
     check_comm_bench(spec);
-    const std::vector<std::string> hosts = host->hosts();
-    const auto me = hosts.begin() + host->rank();
-    device = open_device({.device = spec.device, .local_rank = static_cast<int>(std::count(hosts.begin(), me, *me))});
+    device = open_device({.device = spec.device, .local_rank = rank_on_host(*host)});
   });
   const std::unique_ptr<Comm> on_device = device_comm(*host, *device);
   Comm* const comm = on_device ? on_device.get() : host.get();

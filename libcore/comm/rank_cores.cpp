@@ -21,6 +21,12 @@ int ranks_of_host(const Comm& world) {
   return static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world.rank())]));
 }
 
+int rank_on_host(const Comm& world) {
+  const std::vector<std::string> hosts = world.hosts();
+  const auto me = hosts.begin() + world.rank();
+  return static_cast<int>(std::count(hosts.begin(), me, *me));
+}
+
 int online_cores() { return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); }
 
 int idle_cores(int threads, const Comm& world) {

@@ -67,13 +67,6 @@ void check_warmup(const std::vector<WarmPrompt>& warmup, const SchedulerSpec& s,
   }
 }
 
-// Of this rank among those of its host.
-int rank_of_host(const Comm& world) {
-  const std::vector<std::string> hosts = world.hosts();
-  const auto mine = hosts.begin() + world.rank();
-  return static_cast<int>(std::count(hosts.begin(), mine, *mine));
-}
-
 MemoryBudget budget_of(const ServeSpec& spec, const RunnerSpec& runner, Comm& world) {
   const RunnerSizes sizes = runner_sizes(runner, world.rank(), world.size());
   const DeviceMemory* const device = runner.device->memory();
@@ -140,7 +133,7 @@ ServingDevice open_serving_device(const ServeSpec& spec, Comm& world) {
   ServingDevice on;
   agree(world, [&] {
     on.device = open_device(
-        {.device = spec.device, .local_rank = rank_of_host(world), .threads = threads_per_rank(spec.threads, world)});
+        {.device = spec.device, .local_rank = rank_on_host(world), .threads = threads_per_rank(spec.threads, world)});
   });
   if (world.size() > 1) on.on_device = device_comm(world, *on.device);
   return on;

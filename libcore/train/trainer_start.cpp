@@ -135,11 +135,7 @@ void Trainer::plan_start() {
 
 void Trainer::open_own_device() {
   threads_ = threads_per_rank(spec_.threads, world_);
-  const std::vector<std::string> hosts = world_.hosts();
-  const auto me = hosts.begin() + world_.rank();
-  device_ = open_device({.device = spec_.device,
-                         .local_rank = static_cast<int>(std::count(hosts.begin(), me, *me)),
-                         .threads = threads_});
+  device_ = open_device({.device = spec_.device, .local_rank = rank_on_host(world_), .threads = threads_});
 }
 
 // What every rank of this host is about to take, against what the host, or the rank's device, has: all refuse together,
@@ -161,8 +157,7 @@ void Trainer::check_memory() {
               world_.rank());
   for (const char* op : {"gemm", "attention_fwd", "attention_bwd"})
     if (const auto count = plan.ops.find(op); count != plan.ops.end()) hardware_flops_ += count->second.cost.flops;
-  const std::vector<std::string> hosts = world_.hosts();
-  const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(world_.rank())]);
+  const int64_t here = ranks_of_host(world_);
   const int64_t available = available_bytes();
   if (const DeviceMemory* memory = device_->memory()) {
     check_fits(plan, fmt::format("each rank, on {},", memory->name()), plan.total_bytes, memory->free_bytes());

@@ -4,10 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "libcore/base/error.h"
@@ -37,10 +38,31 @@ void must_say(const std::string& text, const std::string& part) {
   expect(has(text, part), "\"{}\" does not say \"{}\"", text, part);
 }
 
+// Threads that tell each other how far they are.
+class Arrivals {
+ public:
+  void arrive() {
+    std::lock_guard lock(mutex_);
+    ++n_;
+    came_.notify_all();
+  }
+  // Until n have; throws after a minute.
+  void wait_for(int n) {
+    std::unique_lock lock(mutex_);
+    if (!came_.wait_for(lock, std::chrono::minutes(1), [&] { return n_ >= n; }))
+      throw std::runtime_error("only " + std::to_string(n_) + " of " + std::to_string(n) + " ranks came");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  int n_ = 0;
+};
+
 // Ranks that give up at about the same time stay until all have: a board outlives its users.
-void leave_together(std::atomic<int>& ended, int ranks) {
-  ended.fetch_add(1);
-  while (ended.load() < ranks) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+void leave_together(Arrivals& ended, int ranks) {
+  ended.arrive();
+  ended.wait_for(ranks);
 }
 
 void works(Comm& host, Device& device) {
@@ -55,7 +77,7 @@ void works(Comm& host, Device& device) {
 }  // namespace
 
 TEST_CASE("a rank that does not come is named; streams go on, every call tells, and a new communicator works") {
-  std::atomic<int> ended{0};
+  Arrivals ended;
   run_thread_ranks(3, [&](Comm& host) {
     const auto device = checks::open_test_device();
     {
@@ -83,7 +105,7 @@ TEST_CASE("a rank that does not come is named; streams go on, every call tells, 
 }
 
 TEST_CASE("what the host waits for ends too when the device's operation fails") {
-  std::atomic<int> ended{0};
+  Arrivals ended;
   run_thread_ranks(2, [&](Comm& host) {
     const auto device = checks::open_test_device();
     const auto comm = make_nccl_comm(host, *device);
@@ -101,7 +123,7 @@ TEST_CASE("what the host waits for ends too when the device's operation fails") 
 
 TEST_CASE("messages along an edge name the peer that does not send, or does not take") {
   for (const bool sends : {false, true}) {
-    std::atomic<int> ended{0};
+    Arrivals ended;
     run_thread_ranks(2, [&](Comm& host) {
       const auto device = checks::open_test_device();
       const auto comm = make_nccl_comm(host, *device);
@@ -123,7 +145,8 @@ TEST_CASE("messages along an edge name the peer that does not send, or does not 
 }
 
 TEST_CASE("a rank that throws ends the others' waits at once") {
-  std::atomic<int> told{0}, started{0};
+  std::atomic<int> told{0};
+  Arrivals started;
   std::string message;
   try {
     run_thread_ranks(3, [&](Comm& host) {
@@ -131,11 +154,11 @@ TEST_CASE("a rank that throws ends the others' waits at once") {
       const auto comm = make_nccl_comm(host, *device);
       DeviceArray<float> x(*device, {1.0f});
       if (host.rank() == 2) {
-        while (started.load() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        started.wait_for(2);
         fail(ErrorKind::input, "no such file: corpus.h5");
       }
       comm->all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
-      started.fetch_add(1);
+      started.arrive();
       device->wait();
       try {
         comm->progress();
@@ -167,7 +190,7 @@ TEST_CASE("ranks that ask for different sizes are told so") {
 }
 
 TEST_CASE("watched: the operation that the device did not do is the one that failed, whoever notices") {
-  std::atomic<int> ended{0};
+  Arrivals ended;
   run_thread_ranks(2, [&](Comm& host) {
     const auto device = checks::open_test_device();
     const auto comm = make_nccl_comm(host, *device);

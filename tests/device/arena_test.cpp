@@ -9,9 +9,13 @@
 #include "libcore/base/error.h"
 #include "libcore/device/arena.h"
 #include "libcore/device/device_memory.h"
+#include "tests/device/messages.h"
 
 namespace rw {
 namespace {
+
+using test::failure;
+using test::holds;
 
 // A device of the test's own: memory of the host, as much as it is said to have.
 class SmallDevice final : public DeviceMemory {
@@ -47,22 +51,6 @@ class SmallDevice final : public DeviceMemory {
  private:
   int64_t room_;
 };
-
-template <class F>
-std::string failure(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::runtime);
-    return e.what();
-  }
-  return "";
-}
-bool holds(const std::string& text, const char* part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("arena: of the host, a mirrored array is one array") {
   Arena arena;

@@ -12,9 +12,13 @@
 #include "libcore/device/arena.h"
 #include "libcore/device/device.h"
 #include "libcore/device/inventory.h"
+#include "tests/device/messages.h"
 
 namespace rw {
 namespace {
+
+using test::failure;
+using test::holds;
 
 // The simulator's settings are the host thread's: as they were, afterwards.
 struct Settings {
@@ -26,20 +30,6 @@ struct Settings {
   }
 };
 
-std::string failure(const std::function<void()>& f, ErrorKind kind) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.kind() == kind);
-    return e.what();
-  }
-  return "";
-}
-bool holds(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
-}
 std::unique_ptr<Device> open_cuda(int local_rank = 0) {
   return open_device({.device = "cuda", .local_rank = local_rank, .threads = 1});
 }

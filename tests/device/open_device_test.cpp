@@ -6,23 +6,15 @@
 #include "libcore/base/error.h"
 #include "libcore/device/device.h"
 #include "libcore/device/inventory.h"
+#include "tests/device/messages.h"
 
 namespace rw {
 namespace {
 
+using test::holds;
+
 std::string refusal(const DeviceWish& wish) {
-  try {
-    open_device(wish);
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::usage);
-    return e.what();
-  }
-  return "";
-}
-bool holds(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
+  return test::failure([&] { open_device(wish); }, ErrorKind::usage);
 }
 
 TEST_CASE("open_device: a device that has no such name") {

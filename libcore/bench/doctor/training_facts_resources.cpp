@@ -152,18 +152,17 @@ void collect_slow_again(const RunView& view, Facts& facts) {
     r.seconds += s->slowest_s;
     r.peers_s += s->slowest_peers_s;
   }
-  for (const auto& [rank, r] : slow) {
-    // Where all ranks are slow in turn, it is none of them.
-    if (r.n < kFewSlowSteps || r.lost_s < kLostShare * total || r.lost_s < kMostOfIt * lost ||
-        facts.find("rank.slow") != nullptr)
-      continue;
-    const auto at = static_cast<size_t>(rank);
-    facts.set("rank.slow",
-              {r.seconds / r.peers_s,
-               fmt::format("rank {}{} (in {} of {} steps)", rank,
-                           at < view.hosts.size() ? " on host " + view.hosts[at] : "", r.n, view.settled.size()),
-               steps_text(view) + " (slowest)"});
-  }
+  if (slow.empty() || facts.find("rank.slow") != nullptr) return;
+  const auto& [rank, r] = *std::max_element(
+      slow.begin(), slow.end(), [](const auto& a, const auto& b) { return a.second.lost_s < b.second.lost_s; });
+  // Where all ranks are slow in turn, it is none of them.
+  if (r.n < kFewSlowSteps || r.lost_s < kLostShare * total || r.lost_s < kMostOfIt * lost) return;
+  const auto at = static_cast<size_t>(rank);
+  facts.set("rank.slow",
+            {r.seconds / r.peers_s,
+             fmt::format("rank {}{} (in {} of {} steps)", rank,
+                         at < view.hosts.size() ? " on host " + view.hosts[at] : "", r.n, view.settled.size()),
+             steps_text(view) + " (slowest)"});
 }
 
 // Compute seconds of the same work, late against early: since the last resume, which may have changed the work.

@@ -20,18 +20,18 @@ constexpr double kSampleS = 1e-3;
 constexpr int64_t kMostCalls = 1000;
 
 // Microseconds of a call, until `seconds` are over: at least `least` samples, after one that does not count. On a
-// device a sample is the mean of as many calls as take a millisecond, and the wait for them.
-std::vector<double> sample_us(Device& device, const std::function<void()>& run, double seconds, size_t least) {
-  const bool is_far = device.memory() != nullptr;
+// device (null: the host) a sample is the mean of as many calls as take a millisecond, and the wait for them.
+std::vector<double> sample_us(Device* far, const std::function<void()>& run, double seconds, size_t least) {
   int64_t calls = 1;
   const auto measure = [&] {
     const double begin = now_s();
     for (int64_t i = 0; i < calls; ++i) run();
-    if (is_far) device.wait();
+    if (far != nullptr) far->wait();
     return now_s() - begin;
   };
-  const double first = (measure(), is_far ? measure() : 0);
-  if (is_far) calls = std::clamp<int64_t>(static_cast<int64_t>(kSampleS / std::max(first, 1e-9)), 1, kMostCalls);
+  measure();
+  if (far != nullptr)
+    calls = std::clamp<int64_t>(static_cast<int64_t>(kSampleS / std::max(measure(), 1e-9)), 1, kMostCalls);
   std::vector<double> us;
   const double begin = now_s();
   while (us.size() < least || now_s() < begin + seconds) us.push_back(measure() / static_cast<double>(calls) * 1e6);
@@ -43,20 +43,17 @@ double copy_bytes_per_s(int threads, double seconds) {
   Arena arena;
   auto* from = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
   auto* to = static_cast<char*>(arena.take(kBytes, MemoryOwner::workspace, threads));
-  std::vector<double> us;
-  const double begin = now_s();
-  for (double last = begin; us.size() < 6 || last < begin + seconds;) {
+  const std::vector<double> us = sample_us(
+      nullptr,
+      [&] {
 #pragma omp parallel num_threads(threads)
-    {
-      const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
-      const int64_t first = kBytes * part / parts, end = kBytes * (part + 1) / parts;
-      std::memcpy(to + first, from + first, static_cast<size_t>(end - first));
-    }
-    const double now = now_s();
-    us.push_back((now - last) * 1e6);
-    last = now;
-  }
-  us.erase(us.begin());
+        {
+          const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
+          const int64_t first = kBytes * part / parts, last = kBytes * (part + 1) / parts;
+          std::memcpy(to + first, from + first, static_cast<size_t>(last - first));
+        }
+      },
+      seconds, 5);
   return 2.0 * kBytes / median(us) * 1e6;
 }
 
@@ -88,7 +85,7 @@ double device_bytes_per_s(Device& device, double seconds) {
     Arena arena(device.memory());
     Scale scale{.y = arena.take(n * 4, MemoryOwner::workspace), .s = 1.0f, .n = n, .t = DType::f32};
     const double us = median(sample_us(
-        device, [&] { device.ops().scale(scale, device.stream()); }, seconds / 4, 3));
+        &device, [&] { device.ops().scale(scale, device.stream()); }, seconds / 4, 3));
     rate = 8.0 * static_cast<double>(n) / us * 1e6;
     if (us > 1e6 * kSampleS) break;
   }
@@ -293,7 +290,8 @@ KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
       }
       all.start();
       meters[i].start();
-      const std::vector<double> us = sample_us(*device, c.run, spec.seconds / static_cast<double>(spec.repeats), 3);
+      const std::vector<double> us =
+          sample_us(is_far ? device.get() : nullptr, c.run, spec.seconds / static_cast<double>(spec.repeats), 3);
       meters[i].stop();
       all.stop();
       result.timings[i].us.push_back(median(us));

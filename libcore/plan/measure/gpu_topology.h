@@ -31,7 +31,7 @@ std::vector<int64_t> parse_core_list(std::string_view list);
 std::vector<std::vector<int64_t>> nvlink_groups(const GpuTopology& topology);
 // The NICs nearest to a GPU: those of the shortest of its ways ("PIX" before "PXB" and so on).
 std::vector<std::string> nearest_nics(const GpuTopology& topology, int64_t gpu);
-// In a few words: "8 GPUs, NV18 between all; NICs mlx5_0 (GPU 0: PIX), ...". "" without GPUs.
+// In a few words: "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_1". "" without GPUs.
 std::string gpu_topology_text(const GpuTopology& topology);
 
 }  // namespace rw
