@@ -11,15 +11,17 @@ template <class Kv, int kRowsAtOnce>
 class FloatRows {
  public:
   static constexpr int kRows = kRowsAtOnce;
-  static constexpr int64_t kWidest = 256;  // head size up to which kMostKeys are taken at once
+  static constexpr int64_t kWidest = 256;  // head size up to which 32 rows have room
 
   // Of q, o and the totals; of keys and values, whose rows begin in different banks.
   static __host__ __device__ int stride(int64_t d) { return static_cast<int>(d) | 1; }
-  static __host__ __device__ int keys(int64_t d) { return d <= kWidest ? kMostKeys : 8; }
-  static size_t shared_bytes(int64_t d) {
-    const int64_t rows = kRows * (3 * d + 2 + kMostKeys + 3);
-    return static_cast<size_t>(8 * kMostKeys + 4 * (rows + 2 * kMostKeys + 2 * keys(d) * stride(d)));
+  // Taken at once: as many as a block has room for.
+  static __host__ __device__ int keys(int64_t d) {
+    int n = kMostKeys;
+    while (n > 1 && bytes_with(n, d) > kMostSharedBytes) n /= 2;
+    return n;
   }
+  static size_t shared_bytes(int64_t d) { return bytes_with(keys(d), d); }
 
   __device__ FloatRows(const PagedWork& work, unsigned char* shared)
       : a_(work), d_(work.d), stride_(stride(work.d)), keys_(keys(work.d)) {
@@ -76,6 +78,10 @@ class FloatRows {
  private:
   static constexpr int kMostKeys = kWarp;
   static constexpr bool kScaled = sizeof(Kv) == 1;
+  static __host__ __device__ size_t bytes_with(int keys, int64_t d) {
+    const int64_t rows = kRows * (3 * d + 2 + kMostKeys + 3);
+    return static_cast<size_t>(8 * kMostKeys + 4 * (rows + 2 * kMostKeys + 2 * keys * stride(d)));
+  }
   static __device__ int thread() { return static_cast<int>(threadIdx.x); }
   static __device__ int warp() { return thread() / kWarp; }
   static __device__ int lane() { return thread() % kWarp; }

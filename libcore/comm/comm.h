@@ -102,6 +102,9 @@ class Comm {
   // Seconds that the device stood still in waits that are over, since the last call. Called where the host has just
   // waited for the device.
   virtual double take_stalled_s() { return 0; }
+  // What a device has recorded of this communicator's operations: `replay` starts it, on all ranks alike. It has
+  // timeout_s() like an operation.
+  virtual void replay(const std::function<void()>& replay) { replay(); }
 
   void all_reduce(void* data, int64_t n, DType t, ReduceOp op) { wait(all_reduce_start(data, n, t, op)); }
   void reduce_scatter(void* data, Cuts cuts, DType t) { wait(reduce_scatter_start(data, cuts, t)); }

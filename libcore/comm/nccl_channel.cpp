@@ -47,7 +47,7 @@ ncclRedOp_t nccl_op(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : op == 
 
 struct Op {
   const char* what;
-  int64_t bytes;
+  int64_t bytes = 0;
   int peer = -1;                          // in the channel
   void *begin = nullptr, *end = nullptr;  // events of the channel's stream
   double began_s = -1;                    // as far as somebody looked
@@ -71,6 +71,7 @@ struct NcclChannel::State {
   int64_t next() const { return first + std::ssize(ops); }
 
   std::string describe(const Op& op, int64_t number) const {
+    if (op.bytes == 0) return fmt::format("{} #{} (group {})", op.what, number, nccl::backend_name());
     const std::string with =
         op.peer < 0 ? "" : fmt::format(" with rank {} of the group", c.members[static_cast<size_t>(op.peer)]);
     return fmt::format("{} #{}{} ({}, group {})", op.what, number, with, format_bytes(static_cast<double>(op.bytes)),
@@ -277,6 +278,20 @@ int64_t NcclChannel::send(const void* data, int64_t bytes, int to) {
 int64_t NcclChannel::recv(void* data, int64_t bytes, int from) {
   return s_->start({.what = "recv", .bytes = bytes, .peer = from}, this,
                    [&] { return ncclRecv(data, static_cast<size_t>(bytes), ncclUint8, from, s_->comm, s_->stream); });
+}
+
+void NcclChannel::replay(const std::function<void()>& replay) {
+  State& s = *s_;
+  s.c.family->check();
+  s.retire();
+  Op op{.what = "a recorded step"};
+  op.begin = s.events.take();
+  op.end = s.events.take();
+  s.record(op.begin, s.compute);
+  replay();
+  s.record(op.end, s.compute);
+  std::lock_guard lock(s.c.family->mutex());
+  s.ops.push_back(op);
 }
 
 bool NcclChannel::done(int64_t number) {

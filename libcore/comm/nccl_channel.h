@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,9 @@ class NcclChannel {
   int64_t broadcast(void* data, int64_t bytes, int root);
   int64_t send(const void* data, int64_t bytes, int to);
   int64_t recv(void* data, int64_t bytes, int from);
+
+  // Recorded operations, which go on streams of the recording's own.
+  void replay(const std::function<void()>& replay);
 
   bool done(int64_t number);
   bool did(int64_t number);  // done, and not by being aborted

@@ -179,6 +179,11 @@ class NcclComm final : public Comm {
     return stalls_.take();
   }
 
+  void replay(const std::function<void()>& replay) override {
+    if (size() == 1) return replay();
+    channel().replay(replay);
+  }
+
   void broadcast(void* data, int64_t bytes, int root) override {
     CHECK(root >= 0 && root < size() && bytes >= 0, "broadcast of %lld bytes from rank %d of %d",
           static_cast<long long>(bytes), root, size());

@@ -122,6 +122,7 @@ class WatchedComm final : public Comm {
   bool wait_blocks(Request request) override { return inner_->wait_blocks(request); }
   bool device_did(Request request) override { return inner_->device_did(request); }
   double take_stalled_s() override { return inner_->take_stalled_s(); }
+  void replay(const std::function<void()>& replay) override { inner().replay(replay); }
 
  private:
   struct Call {

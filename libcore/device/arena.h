@@ -57,11 +57,13 @@ class Arena {
   T* take_host_n(int64_t n, MemoryOwner owner) {
     return static_cast<T*>(take_host(n * static_cast<int64_t>(sizeof(T)), owner));
   }
-  // In a counting arena both are the host's: what ops are priced by is read from there.
+  // Counted once, as on a host. In a counting arena both are the host's: what ops are priced by is read from there.
   template <typename T>
   Mirrored<T> take_mirrored(int64_t n, MemoryOwner owner) {
     T* host = take_host_n<T>(n, owner);
-    return {.host = host, .device = device_ == nullptr ? host : take_n<T>(n, owner)};
+    if (device_ == nullptr) return {.host = host, .device = host};
+    held_[static_cast<size_t>(owner)] -= blocks_.back().bytes;
+    return {.host = host, .device = take_n<T>(n, owner)};
   }
   ArenaKind kind() const { return kind_; }
   DeviceMemory* device() const { return device_; }  // null: its blocks are the host's

@@ -6,10 +6,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "libcore/device/cuda_copies.h"
 #include "libcore/device/cuda_errors.h"
 #include "libcore/device/cuda_table.h"
 #include "libcore/device/inventory.h"
@@ -78,11 +80,11 @@ class CudaDevice final : public Device, private DeviceMemory {
       RW_CUDA(cudaSetDevice(index_));
       // Apart from the default stream, which library code may use and wait for.
       RW_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-      RW_CUDA(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
+      copies_.emplace(index_);
     });
   }
   ~CudaDevice() override {
-    cudaStreamDestroy(copies_);
+    copies_.reset();
     cudaStreamDestroy(stream_);
   }
   CudaDevice(const CudaDevice&) = delete;
@@ -143,11 +145,7 @@ class CudaDevice final : public Device, private DeviceMemory {
     cudaFreeHost(block);
   }
   void copy_to_host(void* host, const void* device, int64_t bytes) override {
-    as_errors([&] {
-      RW_CUDA(cudaSetDevice(index_));  // of the calling thread, which may be any
-      RW_CUDA(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_));
-      RW_CUDA(cudaStreamSynchronize(copies_));
-    });
+    as_errors([&] { copies_->to_host(host, device, bytes); });
   }
   int64_t free_bytes() const override {
     size_t free = 0, total = 0;
@@ -185,7 +183,8 @@ class CudaDevice final : public Device, private DeviceMemory {
   int index_;
   std::string name_;
   int threads_;
-  cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::optional<CudaCopies> copies_;
 };
 
 // A launcher may show each rank its own device alone.

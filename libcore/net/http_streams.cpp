@@ -235,9 +235,10 @@ struct HttpStreams::Impl {
     const HttpResponseParser::Step step = c.parser.finish();
     const int64_t stream = c.stream;
     const std::string message = c.parser.message();
+    const Kind kind = c.parser.is_http() ? Kind::closed : Kind::bad_reply;
     close(place);
     if (step.event == HttpResponseParser::Event::done) tell({Kind::done, stream, now_s()});
-    else tell({Kind::closed, stream, now_s(), why.empty() ? message : fmt::format("{} ({})", message, why)});
+    else tell({kind, stream, now_s(), why.empty() ? message : fmt::format("{} ({})", message, why)});
   }
 
   template <typename Tell>

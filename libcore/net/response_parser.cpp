@@ -55,7 +55,7 @@ void HttpResponseParser::reset(Body body) {
   state_ = State::status;
   wanted_ = body;
   started_ = http_1_0_ = false;
-  keep_alive_ = true;
+  keep_alive_ = is_http_ = true;
   status_ = 0;
   left_ = 0;
   header_bytes_ = 0;
@@ -74,6 +74,11 @@ HttpResponseParser::Step HttpResponseParser::broken(std::string message, size_t 
   state_ = State::failed;
   message_ = std::move(message);
   return {.event = Event::failed, .taken = taken, .body = {}};
+}
+
+HttpResponseParser::Step HttpResponseParser::no_http(std::string_view line, size_t taken) {
+  is_http_ = false;
+  return broken(fmt::format("expected \"HTTP/1.1 STATUS\", found \"{}\"", shown(line)), taken);
 }
 
 // A line without its end, from line_ and `bytes`; false when its end has not come.
@@ -169,7 +174,7 @@ HttpResponseParser::Step HttpResponseParser::feed(std::string_view bytes) {
         if (!whole) return {Event::more, at, {}};
         if (state_ == State::status) {
           if (!line.empty() && !read_status(line))  // an empty line before a reply is let through, as after a request
-            return broken(fmt::format("expected \"HTTP/1.1 STATUS\", found \"{}\"", shown(line)), at);
+            return no_http(line, at);
           if (!line.empty()) state_ = State::header;
         } else if (state_ == State::header && line.empty()) {
           header_bytes_ = 0;
@@ -224,6 +229,9 @@ HttpResponseParser::Step HttpResponseParser::finish() {
     return {Event::done, 0, {}};
   }
   if (state_ == State::failed) return {Event::failed, 0, {}};
+  constexpr std::string_view kHttp = "HTTP/1.";
+  if (state_ == State::status && !kHttp.starts_with(std::string_view(line_).substr(0, kHttp.size())))
+    return no_http(line_, 0);
   if (!started_) return broken("the server closed the connection without a reply", 0);
   const bool in_head = state_ == State::status || state_ == State::header;
   return broken(in_head ? "the server closed the connection inside the reply's head"

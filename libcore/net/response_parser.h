@@ -29,6 +29,7 @@ class HttpResponseParser {
   void reset(Body body = Body::as_said);
 
   bool started() const { return started_; }  // a byte of the reply has come
+  bool is_http() const { return is_http_; }  // as far as it has come
   int status() const { return status_; }
   const HttpHeaders& headers() const { return headers_; }             // names in lower case
   const std::string* header(std::string_view lower_case_name) const;  // the first; null when absent
@@ -38,6 +39,7 @@ class HttpResponseParser {
  private:
   enum class State : uint8_t { status, header, length, size, chunk, chunk_end, trailer, close, done, failed };
   Step broken(std::string message, size_t taken);
+  Step no_http(std::string_view line, size_t taken);
   bool take_line(std::string_view bytes, size_t& at, std::string_view& line);
   bool read_status(std::string_view line);
   bool read_header(std::string_view line);
@@ -47,7 +49,7 @@ class HttpResponseParser {
   const int64_t max_header_bytes_;
   State state_ = State::status;
   Body wanted_ = Body::as_said;
-  bool started_ = false, keep_alive_ = true, http_1_0_ = false;
+  bool started_ = false, keep_alive_ = true, http_1_0_ = false, is_http_ = true;
   int status_ = 0;
   uint64_t left_ = 0;         // of the body or the chunk
   int64_t header_bytes_ = 0;  // of the head, a size line or the trailer

@@ -192,7 +192,7 @@ void ModelRunner::forward_recorded() {
     make_logits(shape.rows);
   };
   std::unique_ptr<RecordedOps>& recorded = recorded_[shape];
-  if (recorded != nullptr) recorded->replay();
+  if (recorded != nullptr) tp_.replay([&] { recorded->replay(); });
   else recorded = spec_.device->record(step);
 }
 

@@ -121,6 +121,27 @@ TEST_CASE("what the host waits for ends too when the device's operation fails") 
   });
 }
 
+TEST_CASE("a recorded step that a rank does not replay ends at the time limit too") {
+  Arrivals ended;
+  run_thread_ranks(2, [&](Comm& host) {
+    const auto device = checks::open_test_device();
+    const auto comm = make_nccl_comm(host, *device);
+    DeviceArray<float> x(*device, {1.0f});
+    const auto recorded =
+        device->record([&] { comm->wait(comm->all_reduce_start(x.data(), 1, DType::f32, ReduceOp::sum)); });
+    comm->replay([&] { recorded->replay(); });
+    device->wait();
+    if (host.rank() == 0) {
+      comm->set_timeout(0.2);
+      comm->replay([&] { recorded->replay(); });
+      device->wait();
+      // The plain run, the one that was recorded, and the first replay came before.
+      must_say(message_of([&] { comm->progress(); }), "a recorded step #3 (group nccl/simt): rank 1 on host ");
+    }
+    leave_together(ended, 2);
+  });
+}
+
 TEST_CASE("messages along an edge name the peer that does not send, or does not take") {
   for (const bool sends : {false, true}) {
     Arrivals ended;

@@ -149,7 +149,7 @@ TEST_CASE("a recorded step holds its operations, each time it is replayed") {
     };
     const std::unique_ptr<RecordedOps> recorded = device.record(step);
     expect(recorded != nullptr, "nothing was recorded");
-    recorded->replay();
+    comm.replay([&] { recorded->replay(); });
     recorded->replay();
     const std::vector<float> got = x.get();
     for (int64_t i = 0; i < 301; ++i)  // three times doubled, added over two ranks, doubled

@@ -273,6 +273,29 @@ TEST_CASE("cuda device: memory is copied beside the stream, by any thread") {
   CHECK(later);
 }
 
+TEST_CASE("cuda device: a copy in pieces through page-locked memory, and straight to memory that is page-locked") {
+  const Settings settings(true);
+  const auto device = open_cuda();
+  DeviceMemory& memory = *device->memory();
+  const size_t most = 3 * (size_t{8} << 20) + 5;  // two pieces in flight, one more, and a bit
+  std::vector<char> want(most);
+  for (size_t i = 0; i < most; ++i) want[i] = static_cast<char>(i * 2654435761U >> 13);
+  void *block = memory.allocate(static_cast<int64_t>(most)), *locked = memory.allocate_host(static_cast<int64_t>(most));
+  REQUIRE(cudaMemcpyAsync(block, want.data(), most, cudaMemcpyHostToDevice,
+                          static_cast<cudaStream_t>(device->stream().native)) == cudaSuccess);
+  device->wait();
+  for (const size_t n : {size_t{1}, size_t{8} << 20, (size_t{8} << 20) + 1, size_t{16} << 20, most}) {
+    std::vector<char> got(most, 'x');
+    memory.copy_to_host(got.data(), block, static_cast<int64_t>(n));
+    CHECK(std::memcmp(got.data(), want.data(), n) == 0);
+    CHECK(std::all_of(got.begin() + static_cast<ptrdiff_t>(n), got.end(), [](char c) { return c == 'x'; }));
+  }
+  memory.copy_to_host(locked, block, static_cast<int64_t>(most));
+  CHECK(std::memcmp(locked, want.data(), most) == 0);
+  memory.release_host(locked);
+  memory.release(block);
+}
+
 TEST_CASE("cuda device: another thread takes over after bind_thread") {
   const Settings settings(true);
   const auto device = open_cuda();

@@ -76,6 +76,7 @@ timeout 200 "${validate[@]}" --baseline baselines --save --json >validate.json 2
 is 'validate passes or warns' "$?" 0
 is 'all stages' "$(grep -o '"stage":"[a-z-]*"' validate.json | cut -d'"' -f4 | tr '\n' ' ')" 'train serve serve-tp scale-up '
 holds 'training stands beside its prediction' "$(cat validate.json)" 'step_s: '
+holds 'serving stands beside its prediction' "$(cat validate.json)" 'median_tpot_ms: '
 is 'a baseline of each stage' "$(find baselines -name '*.json' | wc -l)" 4
 expect 3 'train: exit' 'a launcher that fails fails the stage' "${validate[@]}" --stage train --launcher 'sh -c false {n}'
 expect 2 '--stage: expected train' 'an unknown stage' "$bin/dbench" validate --stage tarin

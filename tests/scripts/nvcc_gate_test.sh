@@ -58,6 +58,22 @@ SPILLS=8 expect 1 '^FAIL  norm.cu norm_fwd_kernel<float> sm_90: spills 8 bytes'
 SHARED=232449 expect 1 '^FAIL  norm.cu .*232449 bytes of static shared memory; at most 232448'
 INSTRUCTION=FFMA expect 1 '^FAIL  attention_fwd.cu attention_fwd_kernel<bf16, 64> sm_80: no tensor-core instruction'
 SPILLS=8 expect 1 '^FAIL  ' --update
+# Of a build: both architectures' lines of a file in one text.
+built=$tree/build/kernels/cuda
+expect 2 'norm.o is not there, or older' --build "$tree/build" norm
+mkdir -p "$built"
+for name in norm attention_fwd; do
+  for arch in sm_80 sm_90; do
+    "$CUDA_HOME/bin/nvcc" -arch=$arch $name.cu "$built/$name.cubin" 2>>"$built/$name.ptxas"
+  done
+  touch "$built/$name.o"
+done
+BROKEN=1 expect 0 '^nvcc_gate: 4 kernels, 0 faults' --build "$tree/build"
+sed -i 's/Used 40/Used 39/' "$built/norm.ptxas"
+expect 1 '^FAIL  norm.cu norm_fwd_kernel<float> sm_90: registers are 39, expected 40' --build "$tree/build"
+INSTRUCTION=FFMA expect 1 '^FAIL  attention_fwd.cu attention_fwd_kernel<bf16, 64> sm_90: no tensor-core' --build "$tree/build"
+touch -d '1 hour ago' "$built/norm.o"
+expect 2 'norm.o is not there, or older' --build "$tree/build"
 BROKEN=1 expect 1 '^FAIL  norm.cu for sm_80 does not compile'
 rm "$tree/kernels/cuda/norm.cu"
 expect 1 '^FAIL  norm.cu norm_fwd_kernel<float> sm_80: is in registers.csv, but there is no such kernel'

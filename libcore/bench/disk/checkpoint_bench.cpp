@@ -322,6 +322,7 @@ FieldList fields(CheckpointBenchSpec& spec) {
        .value = &spec.ranks_per_node,
        .help = "treat so many ranks as a node; 0: as they are",
        .min = 0},
+      {.name = "comm-timeout", .value = &spec.comm_timeout, .help = "seconds to wait for a rank", .min = 0.001},
       {.name = "loop-s",
        .value = &spec.loop_s,
        .help = "seconds of products that tell their speed without a save",
@@ -331,6 +332,7 @@ FieldList fields(CheckpointBenchSpec& spec) {
 }
 
 BenchRecord run_checkpoint_bench(const CheckpointBenchJob& job) {
+  job.comm.set_timeout(job.spec.comm_timeout);
   Bench bench(job);
   Samples s;
   QuietMeter meter(0);

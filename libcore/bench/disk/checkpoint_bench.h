@@ -16,6 +16,7 @@ struct CheckpointBenchSpec {
   int64_t size = int64_t{256} << 20;  // of a rank's tensors, without a model
   std::string dir = ".", tier = "durable";
   int64_t repeats = 3, threads = 1, ranks_per_node = 0;
+  double comm_timeout = 300;
   double loop_s = 1;  // of the products that a save is measured beside, at least
 };
 FieldList fields(CheckpointBenchSpec& spec);

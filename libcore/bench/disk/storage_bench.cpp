@@ -109,10 +109,12 @@ FieldList fields(StorageSpec& spec) {
        .help = "made, renamed and removed a repeat and rank",
        .min = 1,
        .max = 1e6},
+      {.name = "comm-timeout", .value = &spec.comm_timeout, .help = "seconds to wait for a rank", .min = 0.001},
   };
 }
 
 BenchRecord run_storage_bench(const StorageJob& job) {
+  job.comm.set_timeout(job.spec.comm_timeout);
   Bench bench(job);
   Series s;
   QuietMeter meter(0);

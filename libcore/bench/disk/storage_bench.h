@@ -15,6 +15,7 @@ struct StorageSpec {
   std::string dir = ".";
   int64_t size = int64_t{1} << 30;  // of a rank's file
   int64_t repeats = 3, small_files = 64;
+  double comm_timeout = 300;
 };
 FieldList fields(StorageSpec& spec);
 

@@ -198,12 +198,17 @@ class Driver {
       case Kind::bad_reply: r.reader->broken(LoadEnd::malformed_stream, report.bytes, at_s); break;
     }
     if (!r.reader->over()) return;
-    if (report.kind == Kind::sent || report.kind == Kind::body) streams_.hang_up(report.stream);
+    if (report.kind == Kind::sent || report.kind == Kind::head || report.kind == Kind::body)
+      streams_.hang_up(report.stream);
     settle(i, at_s);
   }
 
   void take_head(size_t i, const HttpResponseParser& reply, double at_s) {
     const std::string* type = reply.header("content-type");
+    // None was asked for.
+    if (const std::string* coding = reply.header("content-encoding"); coding != nullptr && *coding != "identity")
+      return requests_[i].reader->broken(
+          LoadEnd::malformed_stream, fmt::format("expected a reply without content-encoding, found {}", *coding), at_s);
     requests_[i].reader->head(reply.status(), type != nullptr ? *type : "", at_s);
     requests_[i].retry_after_s = retry_seconds(reply);
     if (const std::string* id = reply.header("x-request-id"); id != nullptr && !id->empty())

@@ -29,7 +29,7 @@ void ReplyReader::head(int status, std::string_view content_type, double at_s) {
     form_ = Form::refusal;
   } else if (!request_.stream) {
     form_ = Form::whole;
-  } else if (content_type.empty() || content_type.starts_with("text/")) {
+  } else if (content_type.empty() || (content_type.starts_with("text/") && !content_type.starts_with("text/html"))) {
     form_ = Form::stream;
   } else {
     form_ = Form::refusal;  // read for the error it may hold
@@ -62,8 +62,8 @@ void ReplyReader::event(std::string_view data, double at_s) {
     return;
   }
   if (!read_reply_fields(data, keep_, fields_))
-    return conclude(LoadEnd::malformed_stream,
-                    fmt::format("expected a chunk of JSON, found \"{}\"", shown(data)), at_s);
+    return conclude(LoadEnd::malformed_stream, fmt::format("expected a chunk of JSON, found \"{}\"", shown(data)),
+                    at_s);
   if (fields_.is_error) return conclude(LoadEnd::error_event, fields_.error, at_s);
   last_s_ = at_s;
   take(fields_, at_s);
@@ -125,8 +125,8 @@ void ReplyReader::count_tokens(const ReplyFields& f, double at_s) {
 
 void ReplyReader::read_whole(double at_s) {
   if (!read_reply_fields(body_, keep_, fields_))
-    return conclude(LoadEnd::malformed_stream,
-                    fmt::format("expected a reply of JSON, found \"{}\"", shown(body_)), at_s);
+    return conclude(LoadEnd::malformed_stream, fmt::format("expected a reply of JSON, found \"{}\"", shown(body_)),
+                    at_s);
   if (fields_.is_error) return conclude(LoadEnd::error_event, fields_.error, at_s);
   if (fields_.choices < 1)
     return conclude(LoadEnd::malformed_stream, "expected choices in the reply, found none", at_s);

@@ -299,8 +299,16 @@ std::string resources_section(const std::string& id, const RunRecords& run) {
        false},
       {"Busiest disk", "Share of the time in which it had something to do.", &HostSeries::disk, true},
   };
-  std::string body = "<div class=\"pair\">\n";
+  std::string body = "<div class=\"pair\">\n", still;
   for (const Drawn& d : drawn) {
+    const bool moves = std::any_of(hosts.begin(), hosts.end(), [&](const auto& host) {
+      const std::vector<Point>& points = host.second.*d.points;
+      return std::any_of(points.begin(), points.end(), [](const Point& p) { return p.y > 0; });
+    });
+    if (!moves) {
+      still += (still.empty() ? "" : ", ") + std::string(d.title);
+      continue;
+    }
     Chart chart;
     chart.title = d.title;
     chart.description = fmt::format("{} over time, a line a host.", d.title);
@@ -317,6 +325,7 @@ std::string resources_section(const std::string& id, const RunRecords& run) {
     body += figure(chart, d.caption);
   }
   body += "</div>\n";
+  if (!still.empty()) body += html_note("Not drawn, for it was zero or not recorded throughout: " + still + ".");
   if (hosts.size() > kMostHosts)
     body += html_note(fmt::format("Drawn are the first {} of {} hosts.", kMostHosts, hosts.size()));
   return html_section(id, "Hosts", body);

@@ -273,10 +273,14 @@ TEST_CASE("every way a request can fail has its name") {
   named(outcome_of({.pieces = {{0, ""}}, .end = FakeEnd::close}), LoadEnd::closed_mid_stream, "without a reply");
   named(outcome_of({.pieces = {{0, "SSH-2.0-OpenSSH\r\n"}}}), LoadEnd::malformed_stream,
         "expected \"HTTP/1.1 STATUS\"");
+  named(outcome_of({.pieces = {{0, "\x15\x03"}}, .end = FakeEnd::close}), LoadEnd::malformed_stream,
+        "expected \"HTTP/1.1 STATUS\", found \"??\"");
+  named(outcome_of(fake_whole(200, "\x1f\x8b\x08", sse + "Content-Encoding: gzip\r\n")), LoadEnd::malformed_stream,
+        "expected a reply without content-encoding, found gzip");
   named(outcome_of({.pieces = {{0, fake_head(200, sse + "Transfer-Encoding: chunked\r\n") + "xyz\r\n"}}}),
         LoadEnd::malformed_stream, "expected a chunk's size");
-  named(outcome_of(fake_whole(200, "<html>", "Content-Type: text/html\r\n")), LoadEnd::closed_mid_stream,
-        "without a finish_reason");
+  named(outcome_of(fake_whole(200, "<html>", "Content-Type: text/html\r\n")), LoadEnd::malformed_stream,
+        "expected text/event-stream, found \"<html>\"");
   named(outcome_of(fake_whole(200, R"({"choices":[{"text":"a"}]})")), LoadEnd::malformed_stream,
         "expected text/event-stream");
   named(outcome_of(fake_whole(200, R"({"error":"bad"})")), LoadEnd::error_event, "bad");

@@ -55,6 +55,12 @@ TEST_CASE("a prediction warns, others on the machine warn, a baseline fails") {
   stage.records[0].metrics[0].predicted = 3;
   judge_stage(stage, spec);
   CHECK(stage.verdict == StageVerdict::warn);
+  for (const bool is_far : {false, true}) {  // milliseconds hold the server's own work
+    stage = stage_of({is_far ? 3.0 : 1.9}, 0.1);
+    stage.records[0].metrics[0].unit = "ms";
+    judge_stage(stage, spec);
+    CHECK(stage.verdict == (is_far ? StageVerdict::warn : StageVerdict::pass));
+  }
   stage = stage_of({1.0}, 0);
   stage.records[0].quiet = false;
   judge_stage(stage, spec);
