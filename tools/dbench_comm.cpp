@@ -138,12 +138,14 @@ int run(int argc, const char* const* argv, Comm& job) {
     check_comm_bench(spec);
     device = open_device({.device = spec.device, .local_rank = rank_on_host(*host)});
   });
+  devices_of_ranks(*host, *device);
   const std::unique_ptr<Comm> on_device = device_comm(*host, *device);
   Comm* const comm = on_device ? on_device.get() : host.get();
   Report report(job.rank() == 0, json);
   const std::vector<int> nodes = comm->nodes();
   CommFindings found{.spec = spec,
                      .comm = comm->name(),
+                     .device = device->name(),
                      .ranks = comm->size(),
                      .nodes = *std::max_element(nodes.begin(), nodes.end()) + 1,
                      .cases = {},

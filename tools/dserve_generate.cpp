@@ -9,11 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
+#include "libcore/comm/agree.h"
+#include "libcore/comm/comm.h"
 #include "libcore/device/device.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/serve/generate.h"
 #include "libcore/text/tokenizer.h"
 #include "tools/cli.h"
+#include "tools/job_command_line.h"
 
 namespace rw {
 namespace {
@@ -87,6 +90,13 @@ size_t whole_characters(const std::string& text) {
 }  // namespace
 
 int dserve_generate(int argc, const char* const* argv) {
+  if (const auto world = make_world_comm(); world->size() > 1)
+    return run_job("dserve generate", *world, [&]() -> int {
+      throw SharedError(ErrorKind::usage,
+                        fmt::format("expected one rank, found {}: start it without mpirun (dserve itself serves a "
+                                    "model on several ranks)",
+                                    world->size()));
+    });
   GenerateFlags flags;
   const CommandLine command{.name = "dserve generate",
                             .description = "Continues one prompt; the text goes to standard output as it is made.",

@@ -20,6 +20,8 @@
 // made anew from the host's work.
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "libcore/comm/comm.h"
 #include "libcore/device/device.h"
@@ -30,5 +32,8 @@ namespace rw {
 std::unique_ptr<Comm> make_nccl_comm(Comm& host, Device& device);
 // Null where the device computes in the host's memory: the host communicator serves. Otherwise make_nccl_comm().
 std::unique_ptr<Comm> device_comm(Comm& host, Device& device);
+// Collective over host: the names of all ranks' devices. SharedError{usage} when two ranks of a host were given the
+// same GPU, which NCCL refuses.
+std::vector<std::string> devices_of_ranks(Comm& host, const Device& device);
 
 }  // namespace rw

@@ -22,6 +22,7 @@ void end_op(CommRecord& record, int64_t number, CommOp op, CommOp::State state) 
   op.state = state;
   op.end_s = now_s();
   record.total_s += op.end_s - op.start_s;
+  if (record.on_end) record.on_end(op);
   if (record.n_ops - number <= CommRecord::kKept) record.last[static_cast<size_t>(number % CommRecord::kKept)] = op;
   else if (state == CommOp::State::failed) keep(record, op);
 }

@@ -62,6 +62,7 @@ struct CommRecord {
   std::array<CommOp, kKept> last{};
   int64_t n_ops = 0;                            // last[i % kKept], newest n_ops - 1
   std::function<void(const CommOp&)> on_start;  // when set, called for every operation that is started: for tracing
+  std::function<void(const CommOp&)> on_end;    // and when it was seen to be done, or failed
   // The communicators that write here, and their operations under way: while one is waited for, all are moved on.
   std::vector<Comm*> comms;
   int64_t n_open = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "libcore/base/log.h"
 #include "libcore/device/cuda_copies.h"
 #include "libcore/device/cuda_errors.h"
 #include "libcore/device/cuda_table.h"
@@ -75,7 +76,8 @@ class RecordedGraph final : public RecordedOps {
 
 class CudaDevice final : public Device, private DeviceMemory {
  public:
-  CudaDevice(int index, std::string name, int threads) : index_(index), name_(std::move(name)), threads_(threads) {
+  CudaDevice(int index, std::string name, std::string bus, int threads)
+      : index_(index), name_(std::move(name)), bus_(std::move(bus)), threads_(threads) {
     as_errors([&] {
       RW_CUDA(cudaSetDevice(index_));
       // Apart from the default stream, which library code may use and wait for.
@@ -92,6 +94,7 @@ class CudaDevice final : public Device, private DeviceMemory {
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string name() const override { return name_; }
+  std::string bus() const override { return bus_; }
   const Ops& ops() const override { return cuda_device_ops(); }
   Stream stream() const override { return {.threads = threads_, .native = stream_}; }
   DeviceMemory* memory() override { return this; }
@@ -181,7 +184,7 @@ class CudaDevice final : public Device, private DeviceMemory {
   }
 
   int index_;
-  std::string name_;
+  std::string name_, bus_;
   int threads_;
   cudaStream_t stream_ = nullptr;
   std::optional<CudaCopies> copies_;
@@ -218,7 +221,9 @@ std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index) {
          "--device {}: {} has compute capability {}.{}, expected {}.0 or later; choose another, or run with --device "
          "cpu",
          wish.device, name, chosen.capability_major, chosen.capability_minor, kLeastCapability);
-  return std::make_unique<CudaDevice>(index, name, wish.threads);
+  if (wish.local_rank == 0 && chosen.name.starts_with("simulated"))
+    log_info("{}: the GPU is simulated on the CPU: no time, speed or share of a peak below says anything", name);
+  return std::make_unique<CudaDevice>(index, name, chosen.pci_bus_id, wish.threads);
 }
 
 }  // namespace rw

@@ -41,6 +41,9 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
   virtual std::string name() const = 0;  // "cpu/avx512_bf16", "cuda:0 (NVIDIA H200)"
+  // Which of the host's: a GPU's PCI bus, the same in all processes, however they count. "": the CPUs, which are
+  // shared.
+  virtual std::string bus() const { return ""; }
   virtual const Ops& ops() const = 0;
   virtual Stream stream() const = 0;
   virtual DeviceMemory* memory() = 0;  // null: the host's

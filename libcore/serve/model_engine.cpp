@@ -135,6 +135,7 @@ ServingDevice open_serving_device(const ServeSpec& spec, Comm& world) {
     on.device = open_device(
         {.device = spec.device, .local_rank = rank_on_host(world), .threads = threads_per_rank(spec.threads, world)});
   });
+  devices_of_ranks(world, *on.device);
   if (world.size() > 1) on.on_device = device_comm(world, *on.device);
   return on;
 }

@@ -359,6 +359,10 @@ FieldList fields(TrainSpec& s) {
        .min = 0,
        .max = kMany,
        .group = "Guard"},
+      {.name = "trace-steps",
+       .value = &s.trace_steps,
+       .help = "a step or a range (10..12) whose course on every rank is drawn in OUT/trace.json, for Perfetto",
+       .group = "Guard"},
       {.name = "dry-run",
        .value = &s.dry_run,
        .help = "compute nothing: print one step's memory, FLOPs and communication as JSON (no mpirun, no data)",
@@ -440,7 +444,7 @@ bool changes_result(const std::string& field) {
   constexpr std::string_view kRunning[] = {
       "out", "resume", "device", "threads", "verify-data", "val-data", "eval-every", "log-every", "checkpoint-every", "checkpoint-mode", "mtbf",
       "checkpoint-dir", "local-checkpoint-dir", "local-checkpoint-every", "checkpoint-memory", "checkpoint-bandwidth", "keep-last",
-      "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "check-replicas-every",
+      "keep-every", "peak-flops", "max-skips", "comm-timeout", "allreduce", "comm-table", "nan-trace", "trace-steps", "check-replicas-every",
       "verify-parallel", "dry-run", "dry-run-rank", "dry-run-ranks", "metrics-port", "metrics-host"};
   // A layout changes where a sum is made, not which sum.
   constexpr std::string_view kLayout[] = {

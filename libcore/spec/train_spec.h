@@ -46,6 +46,7 @@ struct TrainSpec {
   std::string on_spike = "warn";
   double spike_threshold = 8.0;
   bool nan_trace = false;
+  std::string trace_steps;  // "10", "10..12"; empty: none
   int64_t check_replicas_every = 0, verify_parallel = 0;
 
   bool dry_run = false;

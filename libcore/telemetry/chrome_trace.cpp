@@ -15,10 +15,15 @@
 namespace rw {
 namespace {
 
-constexpr int kProcess = 1;
+constexpr int64_t kProcess = 1;
 
 // Whole nanoseconds, so that what nests in seconds nests in the file.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+// What a viewer calls a process or a row: thread_name, process_name.
+Json name_of(const char* what, int64_t process, int64_t row, const std::string& name) {
+  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", name}}}};
+}
 
 std::string dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -27,7 +32,8 @@ std::string dump(const Json& event) { return event.dump(-1, ' ', false, Json::er
 ChromeTrace::ChromeTrace(const std::filesystem::path& file, const std::string& process)
     : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(ErrorKind::runtime, "{}: cannot be made: {}", file.string(), std::strerror(errno));
-  append("[\n" + dump({{"name", "process_name"}, {"ph", "M"}, {"pid", kProcess}, {"args", {{"name", process}}}}));
+  append("[\n" + dump(name_of("process_name", kProcess, 0, process)));
+  named_.insert({kProcess, -1});
 }
 
 ChromeTrace::~ChromeTrace() {
@@ -44,9 +50,19 @@ bool ChromeTrace::write(const std::vector<Event>& events) {
                {"ph", "X"},
                {"ts", static_cast<double>(start) / 1e3},
                {"dur", static_cast<double>(duration) / 1e3},
-               {"pid", kProcess},
+               {"pid", e.process},
                {"tid", e.row}};
     if (e.args != nullptr) event["args"] = *e.args;
+    if (!e.process_name.empty() && named_.insert({e.process, -1}).second)
+      text += ",\n" + dump(name_of("process_name", e.process, 0, e.process_name));
+    if (!e.row_name.empty() && named_.insert({e.process, e.row}).second) {
+      text += ",\n" + dump(name_of("thread_name", e.process, e.row, e.row_name));
+      text += ",\n" + dump({{"name", "thread_sort_index"},
+                            {"ph", "M"},
+                            {"pid", e.process},
+                            {"tid", e.row},
+                            {"args", {{"sort_index", e.row}}}});
+    }
     text += ",\n" + dump(event);
   }
   return append(text);

@@ -3,7 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libcore/base/json.h"
@@ -22,6 +24,8 @@ class ChromeTrace {
     double start_s, end_s;  // one clock for the whole file
     int64_t row;            // events of a row follow one another or nest
     const Json* args = nullptr;
+    int64_t process = 1;
+    std::string process_name = "", row_name = "";  // told to the viewer once; "": it has or needs none
   };
   // All of them, or none that is torn; returns false, and keeps quiet, when the disk is full.
   bool write(const std::vector<Event>& events);
@@ -29,6 +33,7 @@ class ChromeTrace {
  private:
   bool append(const std::string& text);
   int fd_ = -1;
+  std::set<std::pair<int64_t, int64_t>> named_;  // processes (with row -1) and their rows
 };
 
 }  // namespace rw

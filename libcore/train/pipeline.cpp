@@ -148,6 +148,7 @@ void Pipeline::run(const Work& work) {
         slot(at).holds = -1;
         break;
     }
+    if (work.after_action) work.after_action();
     timeline_.push_back({.action = a, .begin = begin + waited_s_ - waited, .end = now_s()});
   }
   for (auto& of_chunk : slots_)

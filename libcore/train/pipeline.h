@@ -3,6 +3,7 @@
 // a later action would free, so a schedule that is free of deadlock as a list is so here.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "libcore/comm/mesh.h"
@@ -21,13 +22,15 @@ class Pipeline {
     const AttnBatch& batch;        // of one micro-batch
     float d_scale;
     Stage::Sinks to;
+    std::function<void()> after_action = nullptr;  // for times that are the work's where a device runs behind the host
   };
   // Forward and backward of all micro-batches; the losses are in the stage.
   void run(const Work& work);
   // Forward of one batch alone; the sum of the loss on the last stage, 0 on the others.
   double evaluate(const Stage::Batch& batch, WeightSource& weights);
   double waited_s() const { return waited_s_; }  // in the last run, for neighbours: the bubble and late messages
-  // What the last run's actions took, in now_s(), waiting for neighbours left out.
+  // What the last run's actions took, in now_s(), waiting for neighbours left out. Without after_action a device may
+  // not have begun them.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
 
  private:

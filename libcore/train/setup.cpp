@@ -109,6 +109,10 @@ std::vector<std::string> check_resume(const Checkpoint& checkpoint, const TrainS
   std::vector<std::string> notes;
   if (const std::string changed = changed_settings(checkpoint.identity(), spec); !changed.empty())
     notes.push_back("settings changed since the checkpoint:" + changed);
+  if (const auto config = checkpoint.identity().find("config");
+      config != checkpoint.identity().end() && config->is_object() && config->contains("device"))
+    if (const std::string before = (*config)["device"].dump(), now = Json(spec.device).dump(); before != now)
+      notes.push_back(fmt::format("the checkpoint was written with --device {}, this run has {}", before, now));
   if (state.global_batch != spec.global_batch)
     notes.push_back(
         fmt::format("global-batch was {}, is now {}: the data goes on at sample {}; --lr-batch-rule {} makes the peak "

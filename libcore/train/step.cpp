@@ -22,12 +22,6 @@ void check_ids(const int32_t* ids, int64_t n, int64_t vocab) {
            ids[i], vocab);
 }
 
-// What follows is this part of the step: for what is said of its ops and its collectives.
-void enter(const char* phase, const Exec& exec, CommRecord& record) {
-  record.phase = phase;
-  if (exec.stream.log != nullptr) exec.stream.log->scope = phase;
-}
-
 StagePlan stage_plan(const Layout& layout, const ParamLayout& params, const MeshPlace& place) {
   const PipelineShape shape = layout.pipeline();
   const std::vector<Action> actions = pipeline_actions(shape, static_cast<int>(place.pp));
@@ -124,6 +118,16 @@ void TrainStep::wait() const {
   exec_.ops.read({.host = &unused, .device = cu_seqlens_.device, .n = 1, .t = DType::i64}, exec_.stream);
 }
 
+// What follows is this part of the step: for what is said of its ops and its collectives, and for a trace.
+void TrainStep::enter(const char* phase, StepTrace* trace) const {
+  if (trace != nullptr) {
+    wait();
+    trace->phase(phase);
+  }
+  record_->phase = phase;
+  if (exec_.stream.log != nullptr) exec_.stream.log->scope = phase;
+}
+
 AttnBatch TrainStep::batch_of(int64_t samples) const {
   return {.pos = pos_.device,
           .cu_seqlens = cu_seqlens_.device,
@@ -142,7 +146,7 @@ void TrainStep::charge(StepClock& clock, double exposed_before, double waited) c
 StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
   const Layout& l = settings_.layout;
   const int64_t n_local = local_samples_ * l.seq_len;
-  enter("data", exec_, *record_);
+  enter("data", inputs.trace);
   const uint64_t digest =
       read(inputs.first_sample + mesh_.place.dp * local_samples_, local_samples_, ids_.host, targets_.host);
   check_ids(ids_.host, n_local, settings_.spec.vocab_size);
@@ -151,7 +155,7 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   clock.mark(TimeCategory::data);
 
   double exposed = record_->exposed_s;
-  enter("counts", exec_, *record_);
+  enter("counts", inputs.trace);
   const bool speaks = speaks_for_its_samples();
   int64_t counts[5] = {speaks ? count_valid(targets_.host, n_local) : 0, inputs.stop_asked ? 1 : 0,
                        speaks ? static_cast<int64_t>(digest) : 0, inputs.votes[0], inputs.votes[1]};
@@ -166,13 +170,16 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   const double d_scale = inputs.loss_scale / static_cast<double>(std::max<int64_t>(1, result.valid_tokens));
   const AttnBatch batch = batch_of(l.micro_batch);
   grads_.start(l.micro_batches());
+  if (inputs.trace != nullptr) inputs.trace->phase("pipeline");
   pipeline_.run({.ids = ids_.device,
                  .targets = targets_.device,
                  .batch = batch,
                  .d_scale = static_cast<float>(d_scale),
-                 .to = {.weights = weights_.source(), .grads = grads_}});
+                 .to = {.weights = weights_.source(), .grads = grads_},
+                 .after_action = inputs.trace != nullptr ? std::function<void()>([this] { wait(); }) : nullptr});
+  if (inputs.trace != nullptr) inputs.trace->add(pipeline_.timeline());
   // Here the host waits for what the stream was given, so that the times are those of the work.
-  enter("losses", exec_, *record_);
+  enter("losses", inputs.trace);
   wait();
   double loss_sum = stage_.take_loss();
   const double stalled = mesh_.pp_forward->take_stalled_s() + mesh_.pp_backward->take_stalled_s();
@@ -180,7 +187,7 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
   record_->add_stalls();
   charge(clock, exposed, pipeline_.waited_s() + stalled);
   exposed = record_->exposed_s;
-  enter("gradients", exec_, *record_);
+  enter("gradients", inputs.trace);
   grads_.finish();
   // All tensor-parallel ranks of the last stage know the loss; the first speaks for them.
   loss_sum = mesh_.world->all_reduce_value(mesh_.place.tp == 0 ? loss_sum : 0.0, ReduceOp::sum);
@@ -192,19 +199,22 @@ StepResult TrainStep::forward_backward(const StepInputs& inputs, const ReadSampl
 StepResult TrainStep::run(const StepInputs& inputs, const ReadSamples& read, StepClock& clock) {
   StepResult result = forward_backward(inputs, read, clock);
   const double exposed = record_->exposed_s;
-  enter("optimizer", exec_, *record_);
+  enter("optimizer", inputs.trace);
   result.grad_norm = norm_(grads_, exec_) / inputs.loss_scale;
   record_->add_stalls();  // of the gradients: the norm was waited for
   result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.updated = result.finite && inputs.allow(result.loss, result.grad_norm);
   if (result.updated) {
+    if (inputs.trace != nullptr) inputs.trace->phase("checkpoint");
     inputs.before_update();
+    if (inputs.trace != nullptr) inputs.trace->phase("update");
     optimizer_.step(
         weights_, grads_,
         {.lr = inputs.lr, .grad_scale = clip_scale(result.grad_norm, settings_.clip_norm) / inputs.loss_scale}, exec_);
     weights_.updated();
   }
   charge(clock, exposed, 0);
+  if (inputs.trace != nullptr) inputs.trace->phase("");
   record_->phase = "";
   return result;
 }

@@ -17,6 +17,7 @@
 #include "libcore/train/host_tensors.h"
 #include "libcore/train/optimizer.h"
 #include "libcore/train/pipeline.h"
+#include "libcore/train/step_trace.h"
 #include "libcore/train/weight_store.h"
 
 namespace rw {
@@ -50,6 +51,7 @@ struct StepInputs {
   // Called on each rank right before its weights change.
   std::function<void()> before_update = [] {};
   std::array<int64_t, 2> votes{};  // added up over the ranks, whatever they mean
+  StepTrace* trace = nullptr;      // draws the step: a device is then waited for after each phase and action
 };
 
 struct StepResult {
@@ -95,6 +97,7 @@ class TrainStep {
   AttnBatch batch_of(int64_t samples) const;
   void upload(const Mirrored<int32_t>& array, int64_t n) const;
   void wait() const;
+  void enter(const char* phase, StepTrace* trace) const;
   void charge(StepClock& clock, double exposed_before, double waited) const;
 
   StepSettings settings_;

@@ -40,15 +40,34 @@ StepInputs Trainer::step_inputs() {
           .votes = saver_->votes()};
 }
 
-StepResult Trainer::train_step(const StepInputs& inputs) {
+void Trainer::draw_step(const StepTrace& trace) {
+  const std::vector<std::string> texts = StepTrace::collect(trace, watched_world());
+  if (!first_rank()) return;
+  const std::filesystem::path file = std::filesystem::path(spec_.out) / "trace.json";
+  try {
+    if (!trace_file_) trace_file_ = std::make_unique<ChromeTrace>(file, "rank 0 on " + comm_record_->host);
+    if (!draw_traces(*trace_file_, texts, start_s_)) fail(ErrorKind::runtime, "{}: the disk is full", file.string());
+  } catch (const Error& e) {
+    warn(fmt::format("step {} is not drawn: {}", state_.step + 1, e.what()));
+  }
+}
+
+StepResult Trainer::train_step(StepInputs inputs) {
   sampled_step_ = comm_record_->step = state_.step + 1;
   counted_ = comm_record_->counts;
   exposed_before_ = comm_record_->exposed_s;
   total_before_ = comm_record_->total_s;
-  clock_.start();
   guard_report_.reset();
   scale_used_ = inputs.loss_scale;
+  std::optional<StepTrace> trace;
+  if (traced_.holds(state_.step + 1)) {
+    watched_world().barrier();  // from here on the hosts' clocks are counted
+    trace.emplace(*comm_record_);
+    inputs.trace = &*trace;
+  }
+  clock_.start();
   const StepResult result = step_->run(inputs, reader(), clock_);
+  if (trace) draw_step(*trace);
   if (!result.finite) guard_->observe(state_.step + 1, result.loss, result.grad_norm);
   // In f16 a finite loss with gradients that are not is the scale's doing, and the scale's business.
   update_overflowed_ = loss_scale_ && !result.finite && std::isfinite(result.loss) &&

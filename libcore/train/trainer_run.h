@@ -84,7 +84,8 @@ class Trainer {
   // trainer.cpp
   ReadSamples reader();
   StepInputs step_inputs();
-  StepResult train_step(const StepInputs& inputs);
+  StepResult train_step(StepInputs inputs);
+  void draw_step(const StepTrace& trace);
   void validate();
   [[noreturn]] void give_up();
   TrainSummary summary(bool interrupted) const;
@@ -118,7 +119,8 @@ class Trainer {
   TrainData data_;
   std::unique_ptr<DataOrder> order_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Comm> device_world_;  // the world for what lies on the device; null: world_ serves
+  std::vector<std::string> device_names_;  // by rank
+  std::unique_ptr<Comm> device_world_;     // the world for what lies on the device; null: world_ serves
   std::optional<Arena> arena_;
   OpLog op_log_;
   std::shared_ptr<CommRecord> comm_record_;
@@ -139,6 +141,8 @@ class Trainer {
   std::optional<ResourceSampler> sampler_;
   std::optional<TrainMetrics> prometheus_;  // on rank 0, when --metrics-port asks for it
   StepClock clock_;
+  TraceSteps traced_;
+  std::unique_ptr<ChromeTrace> trace_file_;  // on rank 0, once a step is drawn
   ModelFlops flops_{};
   double hardware_flops_ = 0;  // of a step, all ranks: products and attention as they run, what is made again included
   int threads_ = 1;

@@ -34,13 +34,12 @@ void check_fits(const DryRun& plan, const std::string& who, int64_t needed, int6
   std::string owners;
   for (size_t o = 0; o < plan.bytes.size(); ++o)
     if (plan.bytes[o] > 0)
-      owners += fmt::format(" {} {};", memory_owner_name(static_cast<MemoryOwner>(o)),
+      owners += fmt::format("{}{} {}", owners.empty() ? "" : ", ", memory_owner_name(static_cast<MemoryOwner>(o)),
                             format_bytes(static_cast<double>(plan.bytes[o])));
   fail(ErrorKind::runtime,
        "out of memory: {} needs {} ({}), {} in all are available; use more --tp, --pp or --zero, --recompute full, or "
        "a smaller --micro-batch, --seq-len or model",
-       who, format_bytes(static_cast<double>(plan.total_bytes)), owners.substr(1),
-       format_bytes(static_cast<double>(available)));
+       who, format_bytes(static_cast<double>(plan.total_bytes)), owners, format_bytes(static_cast<double>(available)));
 }
 
 }  // namespace
@@ -53,6 +52,7 @@ void Trainer::phase(const std::string& name, const std::function<void()>& body) 
 
 void Trainer::open_inputs() {
   check_train_spec(spec_);
+  traced_ = parse_trace_steps(spec_.trace_steps);
   if (!spec_.init_from.empty()) {
     ModelSource source = open_model_source(spec_.init_from);
     init_weights_ = std::move(source.weights);
@@ -262,6 +262,7 @@ void Trainer::start_run_dir() {
   identity_["threads_per_rank"] = threads_;
   identity_["backend"] = device_->ops().name;
   identity_["device"] = device_->name();
+  if (device_->kind() != DeviceKind::cpu && world_.size() > 1) identity_["devices"] = device_names_;  // by rank
   identity_["params"] = n_params(model_);
   identity_["generation"] = generation_;
   if (!spec_.plan_table.empty()) identity_["plan"] = Json::parse(spec_.plan_table);
@@ -323,6 +324,7 @@ void Trainer::start() {
     open_inputs();
     open_own_device();
   });
+  device_names_ = devices_of_ranks(world_, *device_);
   if (metrics_port(spec_) >= 0) phase("metrics port", [&] { open_metrics_port(); });
   phase("resume", [&] { plan_start(); });
   phase("plan", [&] { check_memory(); });

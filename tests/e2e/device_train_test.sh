@@ -26,11 +26,16 @@ is 'it learns' "$(field cpu/metrics.jsonl loss | awk 'NR == 1 { a = $1 } { b = $
 expect 0 '"steps":4' 'one device' "${train[@]}" --device cuda --out one
 near 'its losses are the CPU'\''s within 1e-5' one/metrics.jsonl
 holds 'run.json names the device' "$(cat one/run.json)" '"backend": "cuda"'
+is 'communication in all is not known' "$(grep -c total_s one/metrics.jsonl)" 0
 expect 0 '"steps":4' 'tp 2 x dp 2 on devices' mpirun -n 4 "${train[@]}" --device cuda --tp 2 --sp --dp 2 --zero 1 --out tpdp
 near 'its losses are the CPU'\''s within 1e-5' tpdp/metrics.jsonl
+holds 'run.json names each rank'\''s device' "$(tr -d ' \n' <tpdp/run.json)" '"devices":["cuda:0(simulatedGPU)","cuda:1(simulatedGPU)"'
 expect 0 '"steps":2' 'pp 2 x dp 2 on devices, the first half' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --steps 2 --out ppdp
 expect 0 '"steps":4' 'and the second' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --out ppdp --resume auto
 near 'its losses are the CPU'\''s within 1e-5' ppdp/metrics.jsonl
+expect 0 '"steps":4' 'two stages, drawn' mpirun -n 2 "${train[@]}" --device cuda --pp 2 --steps 4 --trace-steps 2..3 --out drawn
+near 'drawing changes no loss' drawn/metrics.jsonl
+is 'the drawing' "$(python3 "$source_dir/tests/e2e/step_trace.py" drawn/trace.json 2 2 4 2,3)" 'the trace can be true'
 expect 0 '"steps":4' 'the same without a stop' mpirun -n 4 "${train[@]}" --device cuda --pp 2 --dp 2 --checkpoint-every 2 --out whole
 is 'stop and resume change no bit of the losses' "$(field ppdp/metrics.jsonl loss)" "$(field whole/metrics.jsonl loss)"
 is 'nor of the gradient norms' "$(field ppdp/metrics.jsonl grad_norm)" "$(field whole/metrics.jsonl grad_norm)"
@@ -45,6 +50,7 @@ expect 0 '"skipped":0' 'f16 with a loss scale' "${train[@]}" --device cuda --pre
 
 expect 2 'expected cpu, cuda or cuda:N' 'no such kind of device' "${train[@]}" --device gpu --out none
 expect 2 'expected cuda:0 to cuda:7' 'a device that is not there' "${train[@]}" --device cuda:99 --out none
+expect 2 'ranks 0 and 1 of host' 'one GPU for two ranks' mpirun -n 2 "${train[@]}" --device cuda:1 --out none
 expect 2 '--nan-trace' '--nan-trace is the CPU'\''s' "${train[@]}" --device cuda --nan-trace --out none
 expect 0 '"backend":"accelerator"' 'a dry run needs no device' "${train[@]}" --device cuda --dry-run
 finish

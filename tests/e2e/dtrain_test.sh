@@ -46,6 +46,14 @@ newest=$(ls -d stop/checkpoints/step-* | grep -v tmp | tail -n 1)
 truncate -s 100 "$newest/manifest.json"
 expect 0 'cut or is none' 'a damaged checkpoint is passed over aloud' "${train[@]}" --steps $((k + 8)) --lr-schedule constant --out stop --resume auto
 
+# Steps as a picture, which changes nothing.
+drawn=("${train[@]}" --micro-batch 1 --global-batch 4 --pp 2 --steps 4 --lr-schedule constant)
+expect 0 '' 'two stages' mpirun -n 2 "${drawn[@]}" --out plain
+expect 0 '' 'two stages, two of their steps drawn' mpirun -n 2 "${drawn[@]}" --trace-steps 2..3 --out drawn
+is 'the drawing' "$(python3 "$source_dir/tests/e2e/step_trace.py" drawn/trace.json 2 2 4 2,3)" 'the trace can be true'
+is 'drawing changes no bit' "$(field drawn/metrics.jsonl loss) $(field drawn/metrics.jsonl grad_norm)" "$(field plain/metrics.jsonl loss) $(field plain/metrics.jsonl grad_norm)"
+expect 2 '--trace-steps: expected a step or a range' 'no such range' "${drawn[@]}" --trace-steps 3..x --out none
+
 # A rank that is killed: the others end and the message names it.
 mpirun -n 2 "${train[@]}" --steps 200000 --out killed >/dev/null 2>killed.err </dev/null &
 job=$!

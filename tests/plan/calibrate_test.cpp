@@ -71,6 +71,10 @@ TEST_CASE("calibrate: runs of a machine that is unlike its file bring the file n
   CHECK(c.mean_error_after < 0.02);
   CHECK(c.cluster.devices[0].provenance == "measured");
   CHECK(c.notes.size() == runs.size());  // few steps
+  std::vector<MeasuredRun> elsewhere = {runs[0]};
+  elsewhere[0].backend = "cuda";
+  CHECK_THROWS_WITH_AS(calibrate(start, elsewhere), doctest::Contains("a run on cuda; the devices of cluster two CPU"),
+                       Error);
   // Two runs that contradict each other: nothing explains both, and the file says no more than before.
   std::vector<MeasuredRun> torn = {runs[0], runs[0]};
   torn[1].step_s *= 3;

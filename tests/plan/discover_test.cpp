@@ -367,6 +367,10 @@ TEST_CASE("fractions from what dbench kernels measured") {
   CHECK(found.cluster.devices[0].gemm_fraction == doctest::Approx(0.6));
   CHECK(found.cluster.devices[0].provenance == "measured");
   CHECK(parse_cluster_spec(discovered_toml(found), "") == found.cluster);
+  KernelFractions of_gpu = f;
+  of_gpu.backend = "cuda:0 (NVIDIA H200)";
+  CHECK_THROWS_WITH_AS(take_fractions(found, of_gpu),
+                       doctest::Contains("on this host's CPUs, found a record of cuda:0 (NVIDIA H200)"), Error);
   const KernelFractions none = read_kernel_results(kernels_record({}), "k.json");
   take_fractions(found, none);
   CHECK(found.cluster.devices[0].gemm_fraction == doctest::Approx(0.6));

@@ -21,15 +21,20 @@ P
 [ $failed -eq 0 ] || cat told checks.err
 is 'none fails' "$(tail -n 1 told)" 'failed 0'
 is 'only the sanitizer is skipped' "$(grep -c '^skipped' told) $(grep -c '^skipped compute-sanitizer' told)" '3 3'
-for name in 'kernel tests' training serving 'training goldens' 'dbench kernels' 'dbench train' 'dbench serve'; do
+for name in 'kernel tests' training 'two GPUs' serving 'training goldens' 'dbench kernels' 'dbench train' 'dbench serve'; do
   is "$name passes" "$(grep -c "^ok $name |" told)" 1
 done
 
 # ---- what fails ----
 mkdir -p broken/tools
-printf '#!/bin/sh\necho it is broken >&2\nexit 3\n' >broken/tools/dtrain
+printf '#!/bin/sh\n# nccl/simt\necho it is broken >&2\nexit 3\n' >broken/tools/dtrain
 chmod +x broken/tools/dtrain
 expect 1 'dtrain ends with 3: it is broken' 'a tool that fails is told' "$source_dir/scripts/gpu_check" --simulated broken --only training
-expect 1 'no tools/dtrain in' 'no build' "$source_dir/scripts/gpu_check" packed
+expect 2 'no tools/dtrain in' 'no build' "$source_dir/scripts/gpu_check" packed
+expect 2 'expected a part of a check' 'no such check' "$source_dir/scripts/gpu_check" --simulated broken --only nothing
+mkdir kept && touch kept/file
+expect 2 'expected a new or an empty folder' 'a folder in use' "$source_dir/scripts/gpu_check" --simulated broken --keep kept
+mkdir -p plain/tools && cp "$(command -v true)" plain/tools/dtrain
+expect 1 'is no build with -Dcuda=simt' 'a build for the CPU' "$source_dir/scripts/gpu_check" --simulated plain
 command -v nvidia-smi >/dev/null || expect 1 'no nvidia-smi' 'without a GPU the device is what fails' "$source_dir/scripts/gpu_check" "$RANKWRIGHT_BUILD"
 finish

@@ -317,11 +317,14 @@ std::string other_ways() {
 }  // namespace
 
 void check_comm_bench(const CommBenchSpec& spec) {
-  if (spec.device != "cpu" &&
-      (!spec.way.empty() || !spec.tune.empty() || spec.pairs != "none" || spec.memory == "private"))
-    fail(ErrorKind::usage,
-         "--device {}: --way, --tune, --pairs and --memory private are of the host's memory; leave them out",
-         spec.device);
+  const char* const of_host = !spec.way.empty()          ? "--way"
+                              : !spec.tune.empty()       ? "--tune"
+                              : spec.pairs != "none"     ? "--pairs"
+                              : spec.memory == "private" ? "--memory private"
+                                                         : nullptr;
+  if (spec.device != "cpu" && of_host != nullptr)
+    fail(ErrorKind::usage, "--device {}: {} is about the host's memory; leave it out, or use --device cpu", spec.device,
+         of_host);
   for (const std::string& name : spec.op)
     if (!find_bench_op(name))
       fail(ErrorKind::usage,

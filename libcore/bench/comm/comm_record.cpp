@@ -60,6 +60,7 @@ BenchRecord comm_record(const CommFindings& found) {
   BenchRecord record = new_record(
       "comm", fmt::format("{} on {}, {}", counted(found.ranks, "rank"), counted(found.nodes, "node"), found.comm),
       fields_json(fields(spec)));
+  set_device(record, found.device);
   record.repeats = spec.repeats;
   record.cpu_share = found.quiet.cpu_share;
   record.quiet = found.quiet.is_quiet;

@@ -14,7 +14,8 @@ namespace rw {
 
 struct CommFindings {
   CommBenchSpec spec;
-  std::string comm;  // its name
+  std::string comm;            // its name
+  std::string device = "cpu";  // the first rank's
   int ranks = 1, nodes = 1;
   std::vector<CommCase> cases;
   LinkFits fits;

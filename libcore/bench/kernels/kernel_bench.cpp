@@ -249,6 +249,7 @@ BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& 
                  fmt::format("{} {} x {} tokens, {} x {} decoded, {} threads", spec.model, spec.rows / spec.seq_len,
                              spec.seq_len, spec.requests, spec.context, r.threads),
                  fields_json(fields(copy)));
+  set_device(record, r.backend);
   record.repeats = spec.repeats;
   record.cpu_share = r.cpu_share;
   record.quiet = r.is_quiet;

@@ -135,6 +135,12 @@ BenchRecord new_record(const std::string& bench, const std::string& name, const 
   return record;
 }
 
+void set_device(BenchRecord& record, const std::string& device) {
+  Json machine = parse_json(record.machine, "machine of a record");
+  set_device(machine, device);
+  record.machine = machine.dump();
+}
+
 const BenchMetric* find_metric(const BenchRecord& record, const std::string& name) {
   for (const BenchMetric& m : record.metrics)
     if (m.name == name) return &m;

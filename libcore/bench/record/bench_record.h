@@ -49,6 +49,8 @@ struct BenchRecord {
 
 // Fills time, tool_version and machine.
 BenchRecord new_record(const std::string& bench, const std::string& name, const Json& config);
+// Of what was measured on a device other than the CPUs (machine.h, set_device).
+void set_device(BenchRecord& record, const std::string& device);
 const BenchMetric* find_metric(const BenchRecord& record, const std::string& name);
 Json record_json(const BenchRecord& record);
 // Error{input} names `where`, the key, what was expected and found.

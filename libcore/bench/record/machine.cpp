@@ -222,6 +222,18 @@ Json machine_json(const MachineIdentity& m) {
           {"mpi", m.mpi}};
 }
 
+void set_device(Json& machine, const std::string& device) {
+  if (!device.starts_with("cuda")) return;
+  const size_t name = device.find(" (");
+  MachineIdentity m;
+  m.cpu_model = machine.value("cpu_model", "");
+  m.cpus = machine.value("cpus", int64_t{0});
+  m.memory_bytes = machine.value("memory_bytes", int64_t{0});
+  m.backend = "cuda" + (name == std::string::npos ? "" : device.substr(name));
+  machine["backend"] = m.backend;
+  machine["fingerprint"] = machine_fingerprint(m);
+}
+
 QuietMeter::QuietMeter(int64_t threads, fs::path root) : threads_(threads), root_(std::move(root)) {}
 
 void QuietMeter::start() {

@@ -24,6 +24,9 @@ struct MachineIdentity {
 MachineIdentity machine_identity(const std::filesystem::path& root = "/");
 Json machine_json(const MachineIdentity& machine);
 std::string machine_fingerprint(const MachineIdentity& machine);
+// For what was measured on a GPU: "cuda:0 (NVIDIA H200)" is kept as the backend "cuda (NVIDIA H200)", and tells this
+// machine's fingerprint from its CPUs'. A CPU's backend changes nothing.
+void set_device(Json& machine, const std::string& device);
 
 // CPU seconds over wall seconds of what was measured, and what others used meanwhile.
 class QuietMeter {

@@ -32,6 +32,8 @@ StepKernels step_kernels(const TrainSeries& s, double bytes_per_s) {
   return k;
 }
 
+bool ran_on_cpus(const TrainSeries& s) { return s.backend.starts_with("cpu"); }
+
 }  // namespace
 
 TrainExpectation expected_training(const TrainSeries& series, const ClusterSpec* cluster, double bytes_per_s) {
@@ -45,6 +47,11 @@ TrainExpectation expected_training(const TrainSeries& series, const ClusterSpec*
   }
   try {
     const bool cpu = cluster->device_of(cluster->nodes.front()).is_cpu();
+    if (cpu != ran_on_cpus(series)) {
+      e.note = fmt::format("no prediction: it ran on {}, and the cluster {} has {}", series.device, cluster->name,
+                           cpu ? "CPUs" : "GPUs");
+      return e;
+    }
     PredictQuery query{series.model, *cluster};
     query.precision = series.what.spec.precision;
     query.backend = cpu ? &this_cpu_ops() : nullptr;

@@ -182,6 +182,7 @@ class Measurement {
     const Json identity = parse_json(run.identity, spec.out + "/run.json");
     s.peak_flops_per_rank = json_number(identity, "peak_flops_per_rank", spec.out);
     s.backend = json_string(identity, "backend", spec.out);
+    s.device = json_string(identity, "device", spec.out);
     s.is_first = s.is_first || (is_first_ && s.repeats.size() == 1);
   }
 

@@ -29,9 +29,9 @@ struct TrainSeries {
   std::vector<std::vector<StepRecord>> repeats;  // a repeat's steps, the warm-up left out
   double peak_flops_per_rank = 0;
   int64_t threads = 1, ranks_per_node = 1;
-  std::string backend;
-  double cpu_share = 1;   // of the rank that got least
-  bool is_quiet = true;   // nobody else was on the hosts
+  std::string backend, device;  // "cuda", "cuda:0 (NVIDIA H200)"
+  double cpu_share = 1;         // of the rank that got least
+  bool is_quiet = true;         // nobody else was on the hosts
   bool is_first = false;  // the process had measured nothing before: what it took outside the arena is the run's own
 };
 

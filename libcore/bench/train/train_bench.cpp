@@ -72,7 +72,15 @@ TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const 
       {.spec = spec, .world = world, .cases = c.cases, .progress = hooks.progress, .warning = hooks.warning});
   // After the training: measuring takes memory that would count as the training's.
   std::optional<Discovered> host;
-  if (spec.predict && !cluster) host = measured_host(spec, world, hooks);
+  if (spec.predict && !cluster && spec.train.device != "cpu") {
+    if (world.rank() == 0)
+      hooks.warning(fmt::format(
+          "no prediction: --device {} needs --cluster, a name under configs/clusters or a .toml file: what can be "
+          "measured here is the CPU",
+          spec.train.device));
+  } else if (spec.predict && !cluster) {
+    host = measured_host(spec, world, hooks);
+  }
   if (host) cluster = host->cluster;
   TrainBenchAnswer answer;
   agree(world, [&] {

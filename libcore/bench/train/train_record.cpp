@@ -181,6 +181,7 @@ BenchRecord train_record(const TrainSeries& s, const TrainExpectation& e, const 
                                   fmt::format("{}: {}, {}, {} x {} tokens", model, s.layout.text(),
                                               copy.train.precision, s.layout.global_batch, s.layout.seq_len),
                                   fields_json(fields(copy)));
+  set_device(record, s.device);
   record.repeats = static_cast<int64_t>(s.repeats.size());
   record.cpu_share = s.cpu_share;
   record.quiet = s.is_quiet;
@@ -192,6 +193,7 @@ BenchRecord train_record(const TrainSeries& s, const TrainExpectation& e, const 
                   {"ranks", s.what.ranks},
                   {"threads_per_rank", s.threads},
                   {"backend", s.backend},
+                  {"device", s.device},
                   {"params", n_params(s.model)},
                   {"peak_flops_per_rank", s.peak_flops_per_rank},
                   {"measured_steps", s.repeats.front().size()},

@@ -67,6 +67,10 @@ std::vector<Priceable> priceable(const ClusterSpec& cluster, const std::vector<M
     if (run.ranks > cluster.device_count())
       fail(ErrorKind::usage, "{}: a run of {} ranks; the cluster {} has {} devices: describe it with as many",
            run.where, run.ranks, cluster.name, cluster.device_count());
+    const DeviceType& d = cluster.device_of(cluster.nodes.front());
+    if (!run.backend.empty() && run.backend.starts_with("cpu") != d.is_cpu())
+      fail(ErrorKind::usage, "{}: a run on {}; the devices of cluster {} are {} ({}): give runs on such devices",
+           run.where, run.backend, cluster.name, d.is_cpu() ? "CPUs" : "GPUs", d.name);
     all.emplace_back(run);
   }
   return all;

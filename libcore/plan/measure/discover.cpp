@@ -280,6 +280,9 @@ void take_links(Discovered& found, const LinkFits& fits) {
 
 void take_fractions(Discovered& found, const KernelFractions& fractions) {
   DeviceType& device = found.cluster.devices.front();
+  if (!fractions.backend.empty() && fractions.backend.starts_with("cpu") != device.is_cpu())
+    fail(ErrorKind::input, "--kernels-json: expected what dbench kernels measured on {}, found a record of {}",
+         device.is_cpu() ? "this host's CPUs" : device.name, fractions.backend);
   if (fractions.gemm > 0) device.gemm_fraction = four_digits(fractions.gemm);
   if (fractions.attention > 0) device.attention_fraction = four_digits(fractions.attention);
   if (fractions.memory > 0) device.memory_fraction = four_digits(fractions.memory);

@@ -46,6 +46,8 @@ KernelFractions read_kernel_results(const std::string& text, const std::string& 
     fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, with details.peaks and details.ops", where);
   Peaks peaks = read_peaks((*details)["peaks"], where + ": details.peaks");
   KernelFractions fractions;
+  if (const Json& told = (*details)["peaks"]; told.contains("backend") && told["backend"].is_string())
+    fractions.backend = told["backend"];
   std::map<std::string, double> gemm, attention;  // the best share, by element type
   std::vector<double> copied;
   int64_t n = 0, noisy = 0;

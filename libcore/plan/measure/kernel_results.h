@@ -11,6 +11,7 @@ namespace rw {
 // types; the rest: the median of the ops' bytes/s over the copy's. At most 1, though data in the caches may be faster.
 struct KernelFractions {
   double gemm = 0, attention = 0, memory = 0;
+  std::string backend;             // "cpu/avx512_bf16", "cuda:0 (NVIDIA H200)"; "": the record does not say
   std::vector<std::string> notes;  // what was not used
 };
 // `text`: the record. Ops that ran while the machine was not quiet are passed over. Error{input} names `where` and the

@@ -107,6 +107,18 @@ TEST_CASE("an empty root is no error") {
   CHECK(m.memory_bytes == 0);
 }
 
+TEST_CASE("what was measured on a GPU is of another machine than what was on its host's CPUs") {
+  const Json cpu = machine_json(machine_identity());
+  Json same = cpu, gpu = cpu, other = cpu;
+  set_device(same, "cpu/avx2");
+  CHECK(same == cpu);
+  set_device(gpu, "cuda:3 (NVIDIA H200)");
+  CHECK(gpu["backend"] == "cuda (NVIDIA H200)");
+  CHECK(gpu["fingerprint"] != cpu["fingerprint"]);
+  set_device(other, "cuda:0 (NVIDIA H200)");
+  CHECK(other == gpu);  // which of a host's equal ones says nothing
+}
+
 TEST_CASE("the fingerprint is of what changes speed") {
   MachineIdentity m;
   m.cpu_model = "A";
