@@ -57,9 +57,9 @@ struct Device : std::enable_shared_from_this<Device> {
   std::recursive_mutex mutex;  // of all that is below
   int number = 0;              // as its host thread calls it
   Queue default_queue;
-  std::vector<Queue*> queues;                         // the default one first
-  std::map<const char*, size_t> blocks, host_blocks;  // device memory, page-locked memory
-  std::unique_ptr<GuardedMemory> guard;               // null: memory of the host's own allocator
+  std::vector<Queue*> queues;            // the default one first
+  std::map<const char*, size_t> blocks;  // device memory
+  std::unique_ptr<GuardedMemory> guard;  // null: memory of the host's own allocator
   size_t bytes = 0, limit = 0, allocations = 0;
   std::string fault;
   cudaError_t error = cudaSuccess;  // of the last call, until it is asked for

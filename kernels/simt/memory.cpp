@@ -34,6 +34,16 @@ DeviceBlock device_block(const void* address) {
 
 namespace {
 
+// Page-locked memory is the process's, whichever thread took it for whichever device.
+struct HostBlocks {
+  std::mutex mutex;
+  std::map<const char*, size_t> blocks;
+};
+HostBlocks& host_blocks() {
+  static HostBlocks all;
+  return all;
+}
+
 // Whether n bytes from an address on lie in one block of device memory.
 bool on_device(const void* address, size_t n) {
   const DeviceBlock block = device_block(address);
@@ -90,20 +100,20 @@ cudaError_t cudaFree(void* block) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** out, size_t bytes) {
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
   *out = nullptr;
   const size_t size = bytes == 0 ? 1 : bytes;
   if (::posix_memalign(out, 4096, size) != 0) return tell(cudaErrorMemoryAllocation);
-  d.host_blocks[static_cast<const char*>(*out)] = size;
+  HostBlocks& host = host_blocks();
+  const std::lock_guard lock(host.mutex);
+  host.blocks[static_cast<const char*>(*out)] = size;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* block) {
   if (block == nullptr) return cudaSuccess;
   cudaDeviceSynchronize();
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
-  if (d.host_blocks.erase(static_cast<const char*>(block)) == 0) return tell(cudaErrorInvalidValue);
+  HostBlocks& host = host_blocks();
+  const std::lock_guard lock(host.mutex);
+  if (host.blocks.erase(static_cast<const char*>(block)) == 0) return tell(cudaErrorInvalidValue);
   ::free(block);
   return cudaSuccess;
 }
@@ -116,7 +126,8 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* address) {
   Device& d = device();
-  const std::lock_guard lock(d.mutex);
+  HostBlocks& host = host_blocks();
+  const std::scoped_lock lock(d.mutex, host.mutex);
   *out = {};
   out->type = cudaMemoryTypeUnregistered;
   out->hostPointer = const_cast<void*>(address);
@@ -125,7 +136,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* add
     out->device = d.number;
     out->devicePointer = const_cast<void*>(address);
     out->hostPointer = nullptr;
-  } else if (block_at(d.host_blocks, address).begin != nullptr) {
+  } else if (block_at(host.blocks, address).begin != nullptr) {
     out->type = cudaMemoryTypeHost;
     out->device = d.number;
     out->devicePointer = const_cast<void*>(address);

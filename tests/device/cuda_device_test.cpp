@@ -290,6 +290,10 @@ TEST_CASE("cuda device: a copy in pieces through page-locked memory, and straigh
     CHECK(std::memcmp(got.data(), want.data(), n) == 0);
     CHECK(std::all_of(got.begin() + static_cast<ptrdiff_t>(n), got.end(), [](char c) { return c == 'x'; }));
   }
+  std::vector<char> by_other(most);
+  std::thread([&] { open_cuda()->memory()->release_host(memory.allocate_host(1)); }).join();
+  std::thread([&] { memory.copy_to_host(by_other.data(), block, static_cast<int64_t>(most)); }).join();
+  CHECK(by_other == want);
   memory.copy_to_host(locked, block, static_cast<int64_t>(most));
   CHECK(std::memcmp(locked, want.data(), most) == 0);
   memory.release_host(locked);

@@ -34,7 +34,7 @@ expect 2 'no tools/dtrain in' 'no build' "$source_dir/scripts/gpu_check" packed
 expect 2 'expected a part of a check' 'no such check' "$source_dir/scripts/gpu_check" --simulated broken --only nothing
 mkdir kept && touch kept/file
 expect 2 'expected a new or an empty folder' 'a folder in use' "$source_dir/scripts/gpu_check" --simulated broken --keep kept
-mkdir -p plain/tools && cp "$(command -v true)" plain/tools/dtrain
+mkdir -p plain/tools && cp /bin/true plain/tools/dtrain
 expect 1 'is no build with -Dcuda=simt' 'a build for the CPU' "$source_dir/scripts/gpu_check" --simulated plain
 command -v nvidia-smi >/dev/null || expect 1 'no nvidia-smi' 'without a GPU the device is what fails' "$source_dir/scripts/gpu_check" "$RANKWRIGHT_BUILD"
 finish
