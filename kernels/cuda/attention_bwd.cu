@@ -252,6 +252,12 @@ int64_t attention_workspace(const AttentionBwd& a, Stream) {
   return rows * a.heads * static_cast<int64_t>(sizeof(float)) + kDeltaAlignment;
 }
 
+int64_t most_attention_head_size() {
+  int64_t d = 256;
+  while (plain_bwd_bytes(d + 1) <= kMostSharedBytes) ++d;
+  return d;
+}
+
 void attention_bwd(const AttentionBwd& a, Stream s) {
   if (a.n_seq == 0 || a.heads == 0) return;
   check_attention(a, "attention_bwd");

@@ -154,9 +154,11 @@ __global__ void __launch_bounds__(kPlainThreads) plain_bwd_queries_kernel(PlainB
   }
 }
 
+inline size_t plain_bwd_bytes(int64_t d) { return plain_bytes(4 * kPlainRows + 2 * kWarp, d); }
+
 template <class T>
 void plain_attention_bwd(const AttentionBwd& a, const AttentionStrides& ld, const float* delta, Stream s) {
-  const size_t bytes = plain_bytes(4 * kPlainRows + 2 * kWarp, a.d);
+  const size_t bytes = plain_bwd_bytes(a.d);
   const PlainBwd<T> args{.d_q = as<T>(a.d_q),
                          .d_k = as<T>(a.d_k),
                          .d_v = as<T>(a.d_v),

@@ -14,6 +14,9 @@ namespace rw::cuda {
 // the operands lie.
 const Ops& device_ops();
 
+// The largest head size that attention_fwd and attention_bwd take: what a block's shared memory has room for.
+int64_t most_attention_head_size();
+
 void gemm(const Gemm&, Stream);
 void gemm_pack(const GemmPack&, Stream);
 int64_t gemm_workspace(const Gemm&, Stream);

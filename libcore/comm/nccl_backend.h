@@ -17,7 +17,7 @@ void lend_host(Comm& host, int color, int key);
 void move_streams();
 
 // While it lives, `look` is called several times a second, on a thread of its own that has the caller's device, or
-// wherever this thread waits for streams.
+// wherever a thread waits for work of communicators that were made by this one.
 class Lookout {
  public:
   explicit Lookout(std::function<void()> look);

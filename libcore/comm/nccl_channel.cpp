@@ -28,8 +28,8 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-constexpr double kRollCallS = 10;  // ranks that give up a little later are heard
-constexpr double kFarewellS = 5;   // for peers that leave a communicator together
+constexpr double kRollCallS = 5;  // ranks that give up a little later are heard
+constexpr double kFarewellS = 5;  // for peers that leave a communicator together
 
 ncclDataType_t nccl_type(DType t) {
   switch (t) {

@@ -17,35 +17,41 @@
 
 namespace rw::nccl {
 
-struct Lookout::State {
-  std::function<void()> look;
-};
-
 namespace {
 
 constexpr double kLookEveryS = 0.01;
 
+// Of the thread that makes communicators; called by whichever polls their work.
 struct Lookouts {
   std::vector<const std::function<void()>*> all;
   double last_s = 0;
   bool is_looking = false;
+
+  void look() {
+    if (is_looking || now_s() - last_s < kLookEveryS) return;
+    is_looking = true;
+    for (const auto* look : std::vector(all)) (*look)();
+    is_looking = false;
+    last_s = now_s();
+  }
 };
-Lookouts& lookouts() {
-  thread_local Lookouts of_thread;
-  return of_thread;
-}
-std::unique_ptr<Comm>& lent() {
-  thread_local std::unique_ptr<Comm> of_thread;
+const std::shared_ptr<Lookouts>& lookouts() {
+  thread_local const auto of_thread = std::make_shared<Lookouts>();
   return of_thread;
 }
 
-void look_now() {
-  Lookouts& l = lookouts();
-  if (l.is_looking || now_s() - l.last_s < kLookEveryS) return;
-  l.is_looking = true;
-  for (const auto* look : std::vector(l.all)) (*look)();
-  l.is_looking = false;
-  l.last_s = now_s();
+}  // namespace
+
+struct Lookout::State {
+  std::function<void()> look;
+  std::shared_ptr<Lookouts> among;
+};
+
+namespace {
+
+std::unique_ptr<Comm>& lent() {
+  thread_local std::unique_ptr<Comm> of_thread;
+  return of_thread;
 }
 
 enum class Kind { all_reduce, reduce_scatter, reduce, all_gather, broadcast, send, recv };
@@ -69,6 +75,7 @@ struct Moving {
 // A communicator's rank; shared with the work it put on streams.
 struct Member {
   std::unique_ptr<Comm> host;
+  std::shared_ptr<Lookouts> lookouts;
   bool is_aborted = false;
   std::string error;
   std::vector<std::vector<Moving>> left;  // by aborted work: the host communicator may still hold its addresses
@@ -149,7 +156,7 @@ struct Work {
         m.error = e.what();
       }
     }
-    look_now();
+    m.lookouts->look();
     return false;
   }
 
@@ -189,10 +196,10 @@ const char* backend_name() { return "nccl/simt"; }
 void lend_host(Comm& host, int color, int key) { lent() = host.split(color, key); }
 void move_streams() { simt::poll_streams(); }
 
-Lookout::Lookout(std::function<void()> look) : state_(std::make_unique<State>(State{std::move(look)})) {
-  lookouts().all.push_back(&state_->look);
+Lookout::Lookout(std::function<void()> look) : state_(std::make_unique<State>(State{std::move(look), lookouts()})) {
+  state_->among->all.push_back(&state_->look);
 }
-Lookout::~Lookout() { std::erase(lookouts().all, &state_->look); }
+Lookout::~Lookout() { std::erase(state_->among->all, &state_->look); }
 
 }  // namespace rw::nccl
 
@@ -243,6 +250,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, i
   if (host == nullptr || host->size() != ranks || host->rank() != rank) return ncclInvalidUsage;
   *comm = new ncclComm{std::make_shared<Member>()};
   (*comm)->member->host = std::move(host);
+  (*comm)->member->lookouts = lookouts();
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }

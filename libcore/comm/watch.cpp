@@ -84,10 +84,10 @@ class WatchedComm final : public Comm {
 
   void progress() override {
     const Exposed timer(*record_);
-    inner().progress();
+    telling([&] { inner().progress(); });
   }
   bool done(Request request) override {
-    const bool is_done = inner().done(request);
+    const bool is_done = telling([&] { return inner().done(request); });
     if (is_done) close(request, CommOp::State::done);
     return is_done;
   }
@@ -122,7 +122,9 @@ class WatchedComm final : public Comm {
   void look_for_dead_peers() override { inner_->look_for_dead_peers(); }
   bool wait_blocks(Request request) override { return inner_->wait_blocks(request); }
   bool device_did(Request request) override { return inner_->device_did(request); }
-  double take_stalled_s() override { return inner_->take_stalled_s(); }
+  double take_stalled_s() override {
+    return telling([&] { return inner_->take_stalled_s(); });
+  }
   void replay(const std::function<void()>& replay) override { inner().replay(replay); }
 
  private:
@@ -142,6 +144,17 @@ class WatchedComm final : public Comm {
     CommRecord& record;
     double start_s;
   };
+
+  // A call in which an operation on a device can turn out to have failed.
+  template <typename F>
+  auto telling(F&& call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (...) {
+      fail_on_device(*record_);
+      throw;
+    }
+  }
 
   // set_timeout() is not virtual: the wish is passed on here.
   Comm& inner() {

@@ -96,6 +96,7 @@ class CudaDevice final : public Device, private DeviceMemory {
   std::string name() const override { return name_; }
   std::string bus() const override { return bus_; }
   const Ops& ops() const override { return cuda_device_ops(); }
+  int64_t most_head_size() const override { return cuda_most_head_size(); }
   Stream stream() const override { return {.threads = threads_, .native = stream_}; }
   DeviceMemory* memory() override { return this; }
   void wait() override {

@@ -25,4 +25,6 @@ const Ops& cuda_device_ops() {
   return table;
 }
 
+int64_t cuda_most_head_size() { return cuda::most_attention_head_size(); }
+
 }  // namespace rw

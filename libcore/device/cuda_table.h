@@ -6,5 +6,6 @@ namespace rw {
 
 // Its ops throw Error{runtime} for what the device refuses.
 const Ops& cuda_device_ops();
+int64_t cuda_most_head_size();
 
 }  // namespace rw

@@ -45,6 +45,7 @@ class Device {
   // shared.
   virtual std::string bus() const { return ""; }
   virtual const Ops& ops() const = 0;
+  virtual int64_t most_head_size() const { return INT64_MAX; }  // that its attention_fwd and attention_bwd take
   virtual Stream stream() const = 0;
   virtual DeviceMemory* memory() = 0;  // null: the host's
   // Returns when all that was put on the stream is done. Error{runtime} naming what failed there.
@@ -60,6 +61,9 @@ class Device {
 
 // Error{usage} for a device that this build or machine does not have: what is missing, and how to run on the CPU.
 std::unique_ptr<Device> open_device(const DeviceWish& wish);
+
+// Error{usage} when a model with heads of `head_size` cannot be trained there.
+void check_head_size(const Device& device, int64_t head_size);
 
 // cpu_ops() for this CPU, or for RANKWRIGHT_ISA: Error{usage} when that names no instruction set of this CPU.
 const Ops& this_cpu_ops();

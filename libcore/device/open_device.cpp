@@ -27,4 +27,12 @@ std::unique_ptr<Device> open_device(const DeviceWish& wish) {
   fail(ErrorKind::usage, "--device: expected cpu, cuda or cuda:N, found '{}'", wish.device);
 }
 
+void check_head_size(const Device& device, int64_t head_size) {
+  if (head_size > device.most_head_size())
+    fail(ErrorKind::usage,
+         "{}: its attention takes heads of up to {} elements in training, this model's have {}; use --device cpu, or a "
+         "model with smaller heads",
+         device.name(), device.most_head_size(), head_size);
+}
+
 }  // namespace rw

@@ -35,10 +35,14 @@ MemoryBudget memory_budget(const MemoryAsked& a) {
         n_pages > 0 ? fmt::format("lower --max-model-len (to {} tokens), or ", n_pages * a.page_tokens) : "";
     fail(ErrorKind::usage,
          "{} ({}): weights take {} and run time {}, which leaves {} for the cache; one sequence of {} tokens needs {}. "
-         "Expected at least --memory {}MiB; or {}use --quantize or --kv-dtype int8",
+         "{}; or {}use --quantize or --kv-dtype int8",
          bytes(total),
          a.memory > 0 ? "--memory" : fmt::format("--memory-utilization {} of {}", a.utilization, bytes(a.available)),
-         bytes(a.weights), bytes(a.runtime), bytes(left), a.max_len, bytes(needed * a.page_bytes), enough_mib, shorter);
+         bytes(a.weights), bytes(a.runtime), bytes(left), a.max_len, bytes(needed * a.page_bytes),
+         a.memory > 0 || enough <= a.available
+             ? fmt::format("Expected at least --memory {}MiB", enough_mib)
+             : fmt::format("Expected {}MiB, more than there is: give it more ranks (--tp) or more memory", enough_mib),
+         shorter);
   }
   return {.weights = a.weights,
           .runtime = a.runtime,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
@@ -20,9 +21,12 @@ constexpr int64_t kProcess = 1;
 // Whole nanoseconds, so that what nests in seconds nests in the file.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// What a viewer calls a process or a row: thread_name, process_name.
-Json name_of(const char* what, int64_t process, int64_t row, const std::string& name) {
-  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", name}}}};
+// What a viewer calls a process, or a row of it.
+Json process_name(int64_t process, const std::string& name) {
+  return {{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}};
+}
+Json of_row(const char* what, int64_t process, int64_t row, Json args) {
+  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", std::move(args)}};
 }
 
 std::string dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -32,7 +36,7 @@ std::string dump(const Json& event) { return event.dump(-1, ' ', false, Json::er
 ChromeTrace::ChromeTrace(const std::filesystem::path& file, const std::string& process)
     : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(ErrorKind::runtime, "{}: cannot be made: {}", file.string(), std::strerror(errno));
-  append("[\n" + dump(name_of("process_name", kProcess, 0, process)));
+  append("[\n" + dump(process_name(kProcess, process)));
   named_.insert({kProcess, -1});
 }
 
@@ -54,15 +58,10 @@ bool ChromeTrace::write(const std::vector<Event>& events) {
                {"tid", e.row}};
     if (e.args != nullptr) event["args"] = *e.args;
     if (!e.process_name.empty() && named_.insert({e.process, -1}).second)
-      text += ",\n" + dump(name_of("process_name", e.process, 0, e.process_name));
-    if (!e.row_name.empty() && named_.insert({e.process, e.row}).second) {
-      text += ",\n" + dump(name_of("thread_name", e.process, e.row, e.row_name));
-      text += ",\n" + dump({{"name", "thread_sort_index"},
-                            {"ph", "M"},
-                            {"pid", e.process},
-                            {"tid", e.row},
-                            {"args", {{"sort_index", e.row}}}});
-    }
+      text += ",\n" + dump(process_name(e.process, e.process_name));
+    if (!e.row_name.empty() && named_.insert({e.process, e.row}).second)
+      text += ",\n" + dump(of_row("thread_name", e.process, e.row, {{"name", e.row_name}})) + ",\n" +
+              dump(of_row("thread_sort_index", e.process, e.row, {{"sort_index", e.row}}));
     text += ",\n" + dump(event);
   }
   return append(text);

@@ -37,9 +37,10 @@ void check_fits(const DryRun& plan, const std::string& who, int64_t needed, int6
       owners += fmt::format("{}{} {}", owners.empty() ? "" : ", ", memory_owner_name(static_cast<MemoryOwner>(o)),
                             format_bytes(static_cast<double>(plan.bytes[o])));
   fail(ErrorKind::runtime,
-       "out of memory: {} needs {} ({}), {} in all are available; use more --tp, --pp or --zero, --recompute full, or "
-       "a smaller --micro-batch, --seq-len or model",
-       who, format_bytes(static_cast<double>(plan.total_bytes)), owners, format_bytes(static_cast<double>(available)));
+       "out of memory: {} needs {} ({}), {} in all are available, {} too little; use more --tp, --pp or --zero, "
+       "--recompute full, or a smaller --micro-batch, --seq-len or model",
+       who, format_bytes(static_cast<double>(plan.total_bytes)), owners, format_bytes(static_cast<double>(available)),
+       format_bytes(static_cast<double>(needed - available)));
 }
 
 }  // namespace
@@ -136,6 +137,11 @@ void Trainer::plan_start() {
 void Trainer::open_own_device() {
   threads_ = threads_per_rank(spec_.threads, world_);
   device_ = open_device({.device = spec_.device, .local_rank = rank_on_host(world_), .threads = threads_});
+  check_head_size(*device_, model_.head_dim);
+  if (device_->memory() != nullptr && spec_.allreduce != "auto")
+    warn(fmt::format(
+        "--allreduce {} is about the host's memory: what lies on {} goes through NCCL, which chooses itself",
+        spec_.allreduce, device_->name()));
 }
 
 // What every rank of this host is about to take, against what the host, or the rank's device, has: all refuse together,

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "libcore/base/error.h"
@@ -229,6 +230,52 @@ TEST_CASE("watched: the operation that the device did not do is the one that fai
       const std::string lines = record->json_lines();
       must_say(lines, R"({"op":"all_reduce","group":"dp","sequence":0,"bytes":4,"state":"done")");
       must_say(lines, R"({"op":"all_reduce","group":"dp","sequence":1,"bytes":4,"state":"failed")");
+    }
+    leave_together(ended, 2);
+  });
+}
+
+TEST_CASE("watched: whichever call learns of it, the operation that the device waits for is the one that failed") {
+  for (const bool asks_for_stalls : {false, true}) {
+    Arrivals ended;
+    run_thread_ranks(2, [&](Comm& host) {
+      const auto device = checks::open_test_device();
+      const auto comm = make_nccl_comm(host, *device);
+      auto record = std::make_shared<CommRecord>();
+      const auto dp = watch(comm->split(0, host.rank()), "dp", record);
+      if (host.rank() == 0) {
+        DeviceArray<float> x(*device, {1.0f});
+        dp->set_timeout(0.2);
+        const Request sum = dp->all_reduce_start(x.data(), 1, DType::f32, ReduceOp::sum);
+        dp->wait(sum);
+        device->wait();
+        expect(!message_of([&] { asks_for_stalls ? (void)dp->take_stalled_s() : dp->progress(); }).empty(), "told");
+        must_say(record->json_lines(), R"("sequence":0,"bytes":4,"state":"failed")");
+      }
+      leave_together(ended, 2);
+    });
+  }
+}
+
+TEST_CASE("communicators that were made by another thread look after its operations") {
+  Arrivals ended;
+  run_thread_ranks(2, [&](Comm& host) {
+    const auto device = checks::open_test_device();
+    const auto comm = make_nccl_comm(host, *device);
+    if (host.rank() == 0) {
+      DeviceArray<float> x(*device, {1.0f});
+      comm->set_timeout(0.2);
+      std::string told;
+      std::thread engine([&] {
+        device->bind_thread();
+        told = message_of([&] {
+          comm->all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
+          device->wait();
+          comm->progress();
+        });
+      });
+      engine.join();
+      must_say(told, "all_reduce #0 (4 B, group nccl/simt): rank 1 on host ");
     }
     leave_together(ended, 2);
   });

@@ -7,7 +7,9 @@ import json
 import os
 import random
 import shutil
+import signal
 import struct
+import time
 
 from serve_lib import SOURCE, Server, all_at_once, checks, main, scratch_folder
 
@@ -37,15 +39,15 @@ def golden_model(folder):
     return model
 
 
-def random_model(folder):
+def random_model(folder, longest=64):
     """One whose heads and widths two ranks can share, as the golden one's cannot."""
-    model = os.path.join(folder, "random")
+    model = os.path.join(folder, f"random-{longest}")
     os.mkdir(model)
     v, c, heads, kv_heads, d, ffn, layers = 97, 24, 4, 2, 6, 38, 2
     with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as f:
         json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": v, "hidden_size": c,
                    "num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": d, "intermediate_size": ffn,
-                   "num_hidden_layers": layers, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+                   "num_hidden_layers": layers, "max_position_embeddings": longest, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
                    "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "float32"}, f)
     shapes = {"model.embed_tokens.weight": (v, c), "model.norm.weight": (c,), "lm_head.weight": (v, c)}
     for i in range(layers):
@@ -107,6 +109,21 @@ def two_ranks():
     equal("two ranks have them too", found["two"], found["cpu"])
 
 
+def hung_rank():
+    """In the middle of decoding, which replays recorded steps."""
+    with Server(random_model(folder, 2000), "--device", "cuda", "--threads", 1, "--precision", "f32", "--tp", 2, "--comm-timeout", 3,
+                "--drain-timeout", 3, ranks=2) as s:
+        stream = s.stream("/v1/completions", {"prompt": [3, 4, 5], "max_tokens": 1900, "temperature": 0, "ignore_eos": True})
+        events = iter(stream)
+        for _ in range(20):
+            next(events)
+        os.kill(s.rank_pids()[1], signal.SIGSTOP)
+        begin = time.monotonic()
+        ok("the job ends, not with 0", s.exit_code(40) != 0)
+        ok("soon after the time-out", time.monotonic() - begin < 25, time.monotonic() - begin)
+        checks.holds("and what it prints names the rank", s.log(), "rank 1")
+
+
 def smaller():
     for flags in ([], ["--quantize", "int8", "--quantize-group", 64, "--kv-dtype", "int8"], ["--quantize", "int4"]):
         with serve("--deterministic", *flags) as s:
@@ -118,4 +135,4 @@ def smaller():
 
 with scratch_folder() as folder:
     model = golden_model(folder)
-    main(goldens, two_ranks, smaller)
+    main(goldens, two_ranks, hung_rank, smaller)

@@ -50,6 +50,13 @@ expect 0 '"skipped":0' 'f16 with a loss scale' "${train[@]}" --device cuda --pre
 
 expect 2 'expected cpu, cuda or cuda:N' 'no such kind of device' "${train[@]}" --device gpu --out none
 expect 2 'expected cuda:0 to cuda:7' 'a device that is not there' "${train[@]}" --device cuda:99 --out none
+sed 's/"head_dim": 8/"head_dim": 322/' config.json >wide.json
+expect 2 'attention takes heads of up to 321 elements in training' 'heads that are too large' "${train[@]}" --model wide.json --device cuda --out wide
+is 'and no run is begun' "$([ -e wide ] && echo begun)" ''
+kernels=("$bin/dbench" kernels --model config.json --rows 3 --seq-len 3 --requests 2 --context 17 --device cuda --seconds 0.001 --repeats 1)
+expect 0 '"backend":"cuda (simulated GPU)"' 'every op of dbench kernels, its operands on the device' "${kernels[@]}" --json
+expect 2 'attention takes heads of up to 321' 'nor measured' "${kernels[@]}" --model wide.json
+expect 0 'goes through NCCL' '--allreduce says nothing to a device' mpirun -n 2 "${train[@]}" --steps 1 --device cuda --allreduce ring --out ring
 expect 2 'ranks 0 and 1 of host' 'one GPU for two ranks' mpirun -n 2 "${train[@]}" --device cuda:1 --out none
 expect 2 '--nan-trace' '--nan-trace is the CPU'\''s' "${train[@]}" --device cuda --nan-trace --out none
 expect 0 '"backend":"accelerator"' 'a dry run needs no device' "${train[@]}" --device cuda --dry-run

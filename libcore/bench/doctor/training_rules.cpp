@@ -153,7 +153,7 @@ std::vector<Rule> communication_rules() {
        "second, less than 1 Gbit/s ({comm.crossing:text} groups cross hosts; most bytes: {comm.most_bytes:text}, "
        "{comm.most_bytes:bytes} a step).",
        "Measure the links pair by pair; look for a limit, a wrong interface (MPI over lo, docker0) or a duplex fault.",
-       "mpirun dbench comm --matrix; mpirun dbench preflight",
+       "mpirun dbench comm --pairs alone; mpirun dbench preflight",
        {"comm.loss"}},
       {"comm.tp_crosses",
        layer,
@@ -194,7 +194,7 @@ std::vector<Rule> communication_rules() {
        "In {comm.late_steps} steps the ranks waited for one of them, up to {comm.late_s:s} ({comm.late_steps:text}); a "
        "usual step takes {step.s:s}. That is {comm.late_share:%} of the time.",
        "Find the rank that pauses: its host's other work, its storage, its memory.",
-       "dtrain --trace; mpirun dbench preflight",
+       "dtrain --trace-steps, over such steps; mpirun dbench preflight",
        {"comm.loss", "comm.rank_missing", "memory.swap", "checkpoint.stall", "data.stall"}},
       {"comm.spike_at_wait",
        layer,

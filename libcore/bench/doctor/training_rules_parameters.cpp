@@ -82,7 +82,7 @@ std::vector<Rule> parameter_rules() {
        "{scale.first_skips} of the first steps were skipped because gradients overflow f16; the loss scale went "
        "{scale.last:text}. Weights or loss begin far too large.",
        "--precision bf16, a smaller --loss-scale to begin with; look at where --init-from's weights come from.",
-       "dckpt stats of --init-from; dtrain --precision bf16",
+       "dckpt show --stats, of what the run began with; dtrain --precision bf16",
        {"params.scale_collapse", "params.scale_overflow", "params.scale_skips", "params.nonfinite",
         "params.nonfinite_start"}},
       {"params.start_loss",
@@ -93,7 +93,7 @@ std::vector<Rule> parameter_rules() {
        "The first loss is {loss.start_over_uniform:text}, {loss.start_over_uniform} times that of guessing "
        "({loss.uniform}): the weights are worse than none.",
        "Where --init-from's weights come from (another tokenizer, a scale, a damaged file); a smaller initialisation.",
-       "dckpt stats of --init-from",
+       "dckpt show --stats, of what the run began with",
        {"params.nonfinite", "params.nonfinite_start", "params.scale_start", "params.scale_collapse",
         "params.scale_overflow"}},
       {"params.lr_jump",
@@ -254,7 +254,7 @@ std::vector<Rule> parameter_rules() {
        "({bubble.share:%} measured on rank 0).",
        "A larger --global-batch or a smaller --micro-batch: at least four micro-batches a stage; --vpp or --schedule "
        "zb-h1 shrink the bubble.",
-       "dplan schedule --help"},
+       "dplan schedule --help; dtrain --trace-steps 10..12"},
       {"params.predicted",
        layer,
        warning,

@@ -267,6 +267,7 @@ KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
   const int threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads();
   const std::unique_ptr<Device> device = open_device({.device = spec.device, .threads = threads});
   const bool is_far = device->memory() != nullptr;
+  check_head_size(*device, load_model_spec(spec.model).head_dim);
   const std::vector<KernelCaseMaker> cases = wanted_cases(spec, *device);
   KernelBenchResult result;
   result.backend = is_far ? device->name() : device->ops().name;

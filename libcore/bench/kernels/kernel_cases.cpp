@@ -380,9 +380,8 @@ class Cases {
                                         .t = s.t});
     });
     add("cross_entropy_finish", shape_text({rows, v}), [=](Operands& o) {
-      float* parts = o.floats(rows * 3);
-      for (int64_t r = 0; r < rows; ++r)
-        parts[3 * r] = 1, parts[3 * r + 1] = static_cast<float>(v), parts[3 * r + 2] = 0;
+      const float part[3] = {1, static_cast<float>(v), 0};
+      const float* parts = o.made<float>(rows * 3, [&](int64_t i) { return part[i % 3]; }).device;
       return make_case(s, o, s.device.ops().cross_entropy_finish,
                        CrossEntropyFinish{.loss = o.floats(rows),
                                           .logits = o.numbers(rows * v),
