@@ -139,7 +139,7 @@ def request_time_out():
 
 def drain():
     with Server(model, "--threads", 1, "--drain-timeout", 60) as s:
-        stream = s.stream(COMPLETIONS, going(2000))
+        stream = s.stream(COMPLETIONS, going(8000))
         iterator = iter(stream)
         events = [next(iterator)]
         s.signal(signal.SIGTERM)
@@ -148,7 +148,7 @@ def drain():
         reply = s.post(COMPLETIONS, going(1))
         ok("new requests get 503", reply.status == 503 and reply.error()["type"] == "unavailable_error", reply)
         events += list(iterator)
-        ok("what runs is finished", stream.done and sum(len(c["token_ids"]) for e in events for c in e["choices"]) == 2000)
+        ok("what runs is finished", stream.done and sum(len(c["token_ids"]) for e in events for c in e["choices"]) == 8000)
         equal("exit 0", s.exit_code(), 0)
     with Server(model, "--threads", 1, "--drain-timeout", 0.5) as s:
         stream = s.stream(COMPLETIONS, going(8000))
@@ -175,9 +175,9 @@ def drain():
 
 
 def keep_alive():
-    for flags, wanted in ((("--sse-keepalive", 0.3), True), ((), False)):
+    for flags, wanted in ((("--sse-keepalive", 0.1), True), ((), False)):
         with Server(model, "--threads", 1, "--max-num-seqs", 1, *flags) as s:
-            first = Neighbour(s, 3000)
+            first = Neighbour(s, 8000)  # for longer than a comment takes, on fast machines too
             wait_for(lambda: s.load()[0] == 1, "the first to run")
             stream = s.stream(COMPLETIONS, going(3)) if wanted else None
             if stream is None:
