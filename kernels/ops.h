@@ -27,7 +27,7 @@ struct Gemm {
   const void* a;
   const void* b = nullptr;
   const void* b_packed = nullptr;
-  const float* bias = nullptr;  // (n)
+  const float* bias = nullptr;  // (n); a GPU rounds it to ct before it is added
   int64_t m, n, k;
   int64_t lda = 0, ldb = 0, ldc = 0;  // in elements
   Trans a_trans = Trans::no, b_trans = Trans::no;

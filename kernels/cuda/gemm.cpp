@@ -1,8 +1,8 @@
 // Products through cuBLASLt. It thinks in columns: our row-major c(m,n) = a b is its c'(n,m) = b' a', where a stored
 // row-major (r,s) matrix is its (s,r) with the same stride.
 //
-// A bias is f32 and cuBLASLt adds one of the output's type: for 16-bit outputs the product goes to the workspace in
-// f32, and one more kernel adds the bias and rounds once (gemm_finish.h).
+// A bias is f32 and cuBLASLt adds one of the output's type: for 16-bit outputs it is rounded to that first, n numbers
+// in the workspace. (Rounding once would take the product in f32 to memory and back: several times c's own bytes.)
 #include <algorithm>
 #include <array>
 #include <map>
@@ -78,7 +78,7 @@ struct Product {
   DType ct;
   int64_t lda, ldb, ldc;
   bool a_transposed, b_transposed;
-  const float* bias;
+  const void* bias;  // of type ct
 };
 
 using Key = std::array<int64_t, 16>;
@@ -107,7 +107,7 @@ class Library {
     if (p.bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&p.bias), sizeof p.bias);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
     }
     const MatrixLayout a =
         p.b_transposed ? MatrixLayout(g, g.t, g.k, g.n, p.ldb) : MatrixLayout(g, g.t, g.n, g.k, p.ldb);
@@ -177,13 +177,11 @@ Library& library() {
   return one;
 }
 
-bool rounds_later(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
+bool rounds_bias(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
 
 }  // namespace
 
-int64_t gemm_workspace(const Gemm& g, Stream) {
-  return kLibraryBytes + (rounds_later(g) ? g.m * g.n * int64_t{sizeof(float)} : 0);
-}
+int64_t gemm_workspace(const Gemm& g, Stream) { return kLibraryBytes + (rounds_bias(g) ? g.n * dtype_bytes(g.ct) : 0); }
 
 // Packed is the plain (n,k): what cuBLASLt reads best, and what a checkpoint's weight is already.
 int64_t packed_bytes(const GemmPack& p, Stream) { return p.n * p.k * dtype_bytes(p.t); }
@@ -194,7 +192,7 @@ void gemm(const Gemm& g, Stream s) {
   auto* const stream = static_cast<cudaStream_t>(s.native);
   const int64_t ldc = g.ldc != 0 ? g.ldc : g.n;
   if (g.k == 0) return gemm_of_nothing(g, ldc, s);
-  const bool packed = g.b_packed != nullptr, later = rounds_later(g);
+  const bool packed = g.b_packed != nullptr;
   Product p{};
   p.a = g.a;
   p.b = packed ? g.b_packed : g.b;
@@ -202,18 +200,16 @@ void gemm(const Gemm& g, Stream s) {
   p.b_transposed = packed || g.b_trans == Trans::yes;
   p.lda = g.lda != 0 ? g.lda : p.a_transposed ? g.m : g.k;
   p.ldb = packed ? g.k : g.ldb != 0 ? g.ldb : p.b_transposed ? g.k : g.n;
-  if (later) {
-    p.c = static_cast<char*>(g.workspace) + kLibraryBytes;
-    p.ct = DType::f32;
-    p.ldc = g.n;
-  } else {
-    p.c = g.c;
-    p.ct = g.ct;
-    p.ldc = ldc;
-    p.bias = g.bias;
+  p.c = g.c;
+  p.ct = g.ct;
+  p.ldc = ldc;
+  p.bias = g.bias;
+  if (rounds_bias(g)) {
+    void* const rounded = static_cast<char*>(g.workspace) + kLibraryBytes;
+    cast({.y = rounded, .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
+    p.bias = rounded;
   }
   library().multiply(g, p, stream);
-  if (later) add_bias_and_round(g, static_cast<const float*>(p.c), ldc, s);
 }
 
 }  // namespace rw::cuda

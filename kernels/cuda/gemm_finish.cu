@@ -9,14 +9,12 @@ namespace {
 constexpr int kThreads = 256, kTile = 32;
 
 template <class T>
-__global__ void finish_kernel(T* c, const float* sums, const float* bias, int64_t m, int64_t n, int64_t ldc,
-                              bool accumulate) {
+__global__ void finish_kernel(T* c, const float* bias, int64_t m, int64_t n, int64_t ldc, bool accumulate) {
   const int64_t i = global_index();
   if (i >= m * n) return;
   const int64_t r = i / n, j = i % n;
   T* const at = c + r * ldc + j;
-  float v = sums != nullptr ? sums[i] : 0.F;
-  if (bias != nullptr) v += bias[j];
+  float v = bias != nullptr ? bias[j] : 0.F;
   if (accumulate) v += to_float(*at);
   *at = from_float<T>(v);
 }
@@ -42,19 +40,11 @@ __global__ void turn_kernel(T* packed, const S* b, int64_t n, int64_t k, int64_t
 
 }  // namespace
 
-void add_bias_and_round(const Gemm& g, const float* sums, int64_t ldc, Stream s) {
-  with_type(g.ct, [&](auto element) {
-    using T = decltype(element);
-    LAUNCH(finish_kernel<T>, blocks_for(g.m * g.n, kThreads), dim3(kThreads), 0, native(s), as<T>(g.c), sums, g.bias,
-           g.m, g.n, ldc, false);
-  });
-}
-
 void gemm_of_nothing(const Gemm& g, int64_t ldc, Stream s) {
   with_type(g.ct, [&](auto element) {
     using T = decltype(element);
-    LAUNCH(finish_kernel<T>, blocks_for(g.m * g.n, kThreads), dim3(kThreads), 0, native(s), as<T>(g.c),
-           static_cast<const float*>(nullptr), g.bias, g.m, g.n, ldc, g.write == Write::accumulate);
+    LAUNCH(finish_kernel<T>, blocks_for(g.m * g.n, kThreads), dim3(kThreads), 0, native(s), as<T>(g.c), g.bias,
+           g.m, g.n, ldc, g.write == Write::accumulate);
   });
 }
 

@@ -1,11 +1,9 @@
-// The kernels around the library's products.
+// What the library's products leave out. (The kernels that pack their operands are in gemm_finish.cu too.)
 #pragma once
 #include "kernels/ops.h"
 
 namespace rw::cuda {
 
-// c = round(sums(m,n) + bias); ldc in elements.
-void add_bias_and_round(const Gemm& g, const float* sums, int64_t ldc, Stream s);
 // A product over k = 0: c = [c +] [bias], zeros without.
 void gemm_of_nothing(const Gemm& g, int64_t ldc, Stream s);
 

@@ -12,6 +12,7 @@
 namespace rw::test {
 
 #if defined(RW_TEST_CUDA)
+constexpr bool kRoundsBias = true;  // to c's type, before it is added
 // The table's products under the names that the CPU's have.
 struct PanelKernel {};
 inline int64_t panels_packed_bytes(const PanelKernel&, const GemmPack& p) {
@@ -22,6 +23,8 @@ inline int64_t panels_workspace(const PanelKernel&, const Gemm& g, Stream s) {
   return waited_cuda_ops().gemm_workspace(g, s);
 }
 inline void panels_gemm(const PanelKernel&, const Gemm& g, Stream s) { waited_cuda_ops().gemm(g, s); }
+#else
+constexpr bool kRoundsBias = false;
 #endif
 
 struct GemmBackend {

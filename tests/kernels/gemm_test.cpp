@@ -84,6 +84,7 @@ void check_case(const GemmBackend& backend, const Case& q, double range, double 
       if (q.bias) sum += bias[j], magnitude += std::abs(bias[j]);
       if (q.write == Write::accumulate) sum += old, magnitude += std::abs(old);
       double bound = static_cast<double>(q.k + 2) * (kU * magnitude + 0x1p-126);
+      if (q.ct != DType::f32 && q.bias && kRoundsBias) bound += rounding_error(q.ct, std::abs(bias[j]));
       if (q.ct != DType::f32) bound += rounding_error(q.ct, std::abs(sum) + bound);
       check_near(o.c[i * o.ldc + j], sum, range == 8 && q.ct == DType::f32 ? 0 : bound, "c", i * o.ldc + j);
     }
