@@ -286,7 +286,7 @@ class Server:
 def server_with_pages(model, pages, *flags):
     """A server whose cache has that many pages, a few more or less: what a process takes beside it varies."""
     memory = 1 << 20
-    for _ in range(20):
+    for _ in range(60):
         try:
             server = Server(model, "--memory", memory, *flags, wait=False)
             found = int(wait_for(lambda: server.ended_or(r"\((\d+) pages\)"), "the size of the cache").group(1))
@@ -301,7 +301,7 @@ def server_with_pages(model, pages, *flags):
             if least is None:
                 raise
             memory = int(least.group(1)) << 20
-    raise Missed(f"no cache of {pages} pages in 20 tries")
+    raise Missed(f"no cache of {pages} pages in 60 tries")
 
 
 def percentile(values, share):
