@@ -43,8 +43,8 @@ __global__ void turn_kernel(T* packed, const S* b, int64_t n, int64_t k, int64_t
 void gemm_of_nothing(const Gemm& g, int64_t ldc, Stream s) {
   with_type(g.ct, [&](auto element) {
     using T = decltype(element);
-    LAUNCH(finish_kernel<T>, blocks_for(g.m * g.n, kThreads), dim3(kThreads), 0, native(s), as<T>(g.c), g.bias,
-           g.m, g.n, ldc, g.write == Write::accumulate);
+    LAUNCH(finish_kernel<T>, blocks_for(g.m * g.n, kThreads), dim3(kThreads), 0, native(s), as<T>(g.c), g.bias, g.m,
+           g.n, ldc, g.write == Write::accumulate);
   });
 }
 

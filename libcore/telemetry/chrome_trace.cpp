@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -32,6 +33,14 @@ Json of_row(const char* what, int64_t process, int64_t row, Json args) {
 std::string dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
+
+int64_t free_row(std::vector<double>& ends, double start_s, double end_s) {
+  const auto row = std::find_if(ends.begin(), ends.end(), [&](double end) { return end <= start_s; });
+  const int64_t index = row - ends.begin();
+  if (row == ends.end()) ends.push_back(end_s);
+  else *row = end_s;
+  return index;
+}
 
 ChromeTrace::ChromeTrace(const std::filesystem::path& file, const std::string& process)
     : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {

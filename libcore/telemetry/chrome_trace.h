@@ -12,6 +12,10 @@
 
 namespace rw {
 
+// The first row that is free from start_s on, for a bar until end_s that must not overlap others; `ends` has when each
+// row's last bar ends.
+int64_t free_row(std::vector<double>& ends, double start_s, double end_s);
+
 class ChromeTrace {
  public:
   // Error{runtime} when the file cannot be made. `process`: what the viewer calls it.

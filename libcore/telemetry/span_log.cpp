@@ -70,14 +70,6 @@ SpanLog::SpanLog(const std::filesystem::path& lines, const std::filesystem::path
   if (!trace.empty()) trace_ = std::make_unique<ChromeTrace>(trace, "dserve");
 }
 
-int64_t SpanLog::free_row(double start_s, double end_s) {
-  const auto row = std::find_if(rows_end_s_.begin(), rows_end_s_.end(), [&](double end) { return end <= start_s; });
-  const int64_t index = row - rows_end_s_.begin();
-  if (row == rows_end_s_.end()) rows_end_s_.push_back(end_s);
-  else *row = end_s;
-  return index;
-}
-
 bool SpanLog::add(const SequenceSpans& sequence) {
   const Json json = spans_json(sequence);
   const std::lock_guard lock(mutex_);
@@ -90,7 +82,7 @@ bool SpanLog::add(const SequenceSpans& sequence) {
     start = std::min(start, span.start_s);
     end = std::max(end, span.end_s);
   }
-  const int64_t row = free_row(start, end) + 1;
+  const int64_t row = free_row(rows_end_s_, start, end) + 1;
   Json args = json;
   args.erase("spans");
   events[0] = {.name = sequence.request_id + "#" + std::to_string(sequence.sequence),

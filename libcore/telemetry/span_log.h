@@ -53,7 +53,6 @@ class SpanLog {
   bool add(const SequenceSpans& sequence);
 
  private:
-  int64_t free_row(double start_s, double end_s);
   std::mutex mutex_;
   JsonLines lines_;
   std::unique_ptr<ChromeTrace> trace_;

@@ -30,15 +30,6 @@ Json event(int64_t row, const std::string& row_name, const std::string& name, do
   return {{"row", row}, {"row_name", row_name}, {"name", name}, {"begin", begin_s}, {"end", end_s}, {"args", args}};
 }
 
-// Operations of a group that are under way at the same time do not nest: the first row that is free.
-size_t free_lane(std::vector<double>& ends, const CommOp& op) {
-  size_t lane = 0;
-  while (lane < ends.size() && ends[lane] > op.start_s) ++lane;
-  if (lane == ends.size()) ends.push_back(0);
-  ends[lane] = op.end_s;
-  return lane;
-}
-
 }  // namespace
 
 TraceSteps parse_trace_steps(const std::string& text) {
@@ -89,26 +80,26 @@ std::string StepTrace::text() const {
   for (const auto& [group, who] : record_.groups) rows.emplace(group, kGroupRow * (std::ssize(rows) + 1));
   std::map<std::string, std::vector<double>> lanes;
   for (const CommOp& op : operations) {
-    const size_t lane = free_lane(lanes[op.group], op);
+    // Operations that are under way at the same time do not nest.
+    const int64_t lane = free_row(lanes[op.group], op.start_s, op.end_s);
     Json args{{"step", op.step}, {"bytes", op.bytes}, {"number", op.sequence}, {"phase", op.phase}};
     if (op.peer >= 0) args["peer"] = op.peer;
     if (op.micro_batch >= 0) args["micro_batch"] = op.micro_batch;
-    events.push_back(event(rows[op.group] + static_cast<int64_t>(lane),
-                           lane == 0 ? op.group : fmt::format("{} ({})", op.group, lane + 1), comm_kind_name(op.kind),
-                           op.start_s, op.end_s, std::move(args)));
+    events.push_back(event(rows[op.group] + lane, lane == 0 ? op.group : fmt::format("{} ({})", op.group, lane + 1),
+                           comm_kind_name(op.kind), op.start_s, op.end_s, std::move(args)));
   }
   return Json{{"rank", record_.rank}, {"host", record_.host}, {"zero", zero_s_}, {"events", std::move(events)}}.dump();
 }
 
-std::vector<std::string> StepTrace::collect(const StepTrace& mine, Comm& world) {
-  std::string text = mine.text();
-  auto length = std::ssize(text);
+std::vector<std::string> StepTrace::collect(Comm& world) const {
+  std::string mine = text();
+  auto length = std::ssize(mine);
   if (world.rank() != 0) {
     world.send(&length, sizeof length, 0, kTag);
-    world.send(text.data(), length, 0, kTag);
+    world.send(mine.data(), length, 0, kTag);
     return {};
   }
-  std::vector<std::string> all{std::move(text)};
+  std::vector<std::string> all{std::move(mine)};
   for (int from = 1; from < world.size(); ++from) {
     world.recv(&length, sizeof length, from, kTag);
     all.emplace_back(static_cast<size_t>(length), '\0');

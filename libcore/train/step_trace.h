@@ -32,7 +32,7 @@ class StepTrace {
   void phase(const std::string& name);  // ends the one before it; "": ends the last
   void add(const std::vector<TimedAction>& actions);
   // All ranks' on rank 0, "" on the others: JSON. Collective.
-  static std::vector<std::string> collect(const StepTrace& mine, Comm& world);
+  std::vector<std::string> collect(Comm& world) const;
   std::string text() const;
 
  private:

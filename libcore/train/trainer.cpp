@@ -41,7 +41,7 @@ StepInputs Trainer::step_inputs() {
 }
 
 void Trainer::draw_step(const StepTrace& trace) {
-  const std::vector<std::string> texts = StepTrace::collect(trace, watched_world());
+  const std::vector<std::string> texts = trace.collect(watched_world());
   if (!first_rank()) return;
   const std::filesystem::path file = std::filesystem::path(spec_.out) / "trace.json";
   try {

@@ -124,20 +124,18 @@ TEST_CASE("what the host waits for ends too when the device's operation fails") 
 
 TEST_CASE("a recorded step that a rank does not replay ends at the time limit too") {
   Arrivals ended;
-  run_thread_ranks(2, [&](Comm& host) {
-    const auto device = checks::open_test_device();
-    const auto comm = make_nccl_comm(host, *device);
-    DeviceArray<float> x(*device, {1.0f});
+  checks::run_device_ranks(2, [&](Comm& comm, Device& device) {
+    DeviceArray<float> x(device, {1.0f});
     const auto recorded =
-        device->record([&] { comm->wait(comm->all_reduce_start(x.data(), 1, DType::f32, ReduceOp::sum)); });
-    comm->replay([&] { recorded->replay(); });
-    device->wait();
-    if (host.rank() == 0) {
-      comm->set_timeout(0.2);
-      comm->replay([&] { recorded->replay(); });
-      device->wait();
+        device.record([&] { comm.wait(comm.all_reduce_start(x.data(), 1, DType::f32, ReduceOp::sum)); });
+    comm.replay([&] { recorded->replay(); });
+    device.wait();
+    if (comm.rank() == 0) {
+      comm.set_timeout(0.2);
+      comm.replay([&] { recorded->replay(); });
+      device.wait();
       // The plain run, the one that was recorded, and the first replay came before.
-      must_say(message_of([&] { comm->progress(); }), "a recorded step #3 (group nccl/simt): rank 1 on host ");
+      must_say(message_of([&] { comm.progress(); }), "a recorded step #3 (group nccl/simt): rank 1 on host ");
     }
     leave_together(ended, 2);
   });
@@ -146,17 +144,15 @@ TEST_CASE("a recorded step that a rank does not replay ends at the time limit to
 TEST_CASE("messages along an edge name the peer that does not send, or does not take") {
   for (const bool sends : {false, true}) {
     Arrivals ended;
-    run_thread_ranks(2, [&](Comm& host) {
-      const auto device = checks::open_test_device();
-      const auto comm = make_nccl_comm(host, *device);
+    checks::run_device_ranks(2, [&](Comm& comm, Device& device) {
       const std::vector<MessageEdge> edges{{0, 1}, {1, 0}};
-      comm->prepare_messages(edges);
-      comm->set_timeout(0.2);
-      DeviceArray<float> x(*device, std::vector<float>(1 << 20, 1.0f));
-      if (host.rank() == 0) {
-        comm->wait(sends ? comm->send_start(x.data(), x.bytes(), 1, 3) : comm->recv_start(x.data(), x.bytes(), 1, 3));
-        device->wait();
-        const std::string told = message_of([&] { comm->progress(); });
+      comm.prepare_messages(edges);
+      comm.set_timeout(0.2);
+      DeviceArray<float> x(device, std::vector<float>(1 << 20, 1.0f));
+      if (comm.rank() == 0) {
+        comm.wait(sends ? comm.send_start(x.data(), x.bytes(), 1, 3) : comm.recv_start(x.data(), x.bytes(), 1, 3));
+        device.wait();
+        const std::string told = message_of([&] { comm.progress(); });
         must_say(told,
                  (sends ? "send" : "recv") + std::string(" #1 with rank 1 of the group (4.0 MiB, group nccl/simt)"));
         must_say(told, ": rank 1 on host ");
@@ -213,19 +209,17 @@ TEST_CASE("ranks that ask for different sizes are told so") {
 
 TEST_CASE("watched: the operation that the device did not do is the one that failed, whoever notices") {
   Arrivals ended;
-  run_thread_ranks(2, [&](Comm& host) {
-    const auto device = checks::open_test_device();
-    const auto comm = make_nccl_comm(host, *device);
+  checks::run_device_ranks(2, [&](Comm& comm, Device& device) {
     auto record = std::make_shared<CommRecord>();
-    const auto dp = watch(comm->split(0, host.rank()), "dp", record);
-    const auto tp = watch(comm->split(0, host.rank()), "tp", record);
-    DeviceArray<float> x(*device, {1.0f});
+    const auto dp = watch(comm.split(0, comm.rank()), "dp", record);
+    const auto tp = watch(comm.split(0, comm.rank()), "tp", record);
+    DeviceArray<float> x(device, {1.0f});
     dp->all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
-    device->wait();
-    if (host.rank() == 0) {
+    device.wait();
+    if (comm.rank() == 0) {
       dp->set_timeout(0.2);
       dp->all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
-      device->wait();
+      device.wait();
       expect(!message_of([&] { tp->barrier(); }).empty(), "it is told");
       const std::string lines = record->json_lines();
       must_say(lines, R"({"op":"all_reduce","group":"dp","sequence":0,"bytes":4,"state":"done")");
@@ -238,17 +232,15 @@ TEST_CASE("watched: the operation that the device did not do is the one that fai
 TEST_CASE("watched: whichever call learns of it, the operation that the device waits for is the one that failed") {
   for (const bool asks_for_stalls : {false, true}) {
     Arrivals ended;
-    run_thread_ranks(2, [&](Comm& host) {
-      const auto device = checks::open_test_device();
-      const auto comm = make_nccl_comm(host, *device);
+    checks::run_device_ranks(2, [&](Comm& comm, Device& device) {
       auto record = std::make_shared<CommRecord>();
-      const auto dp = watch(comm->split(0, host.rank()), "dp", record);
-      if (host.rank() == 0) {
-        DeviceArray<float> x(*device, {1.0f});
+      const auto dp = watch(comm.split(0, comm.rank()), "dp", record);
+      if (comm.rank() == 0) {
+        DeviceArray<float> x(device, {1.0f});
         dp->set_timeout(0.2);
         const Request sum = dp->all_reduce_start(x.data(), 1, DType::f32, ReduceOp::sum);
         dp->wait(sum);
-        device->wait();
+        device.wait();
         expect(!message_of([&] { asks_for_stalls ? (void)dp->take_stalled_s() : dp->progress(); }).empty(), "told");
         must_say(record->json_lines(), R"("sequence":0,"bytes":4,"state":"failed")");
       }
@@ -259,19 +251,17 @@ TEST_CASE("watched: whichever call learns of it, the operation that the device w
 
 TEST_CASE("communicators that were made by another thread look after its operations") {
   Arrivals ended;
-  run_thread_ranks(2, [&](Comm& host) {
-    const auto device = checks::open_test_device();
-    const auto comm = make_nccl_comm(host, *device);
-    if (host.rank() == 0) {
-      DeviceArray<float> x(*device, {1.0f});
-      comm->set_timeout(0.2);
+  checks::run_device_ranks(2, [&](Comm& comm, Device& device) {
+    if (comm.rank() == 0) {
+      DeviceArray<float> x(device, {1.0f});
+      comm.set_timeout(0.2);
       std::string told;
       std::thread engine([&] {
-        device->bind_thread();
+        device.bind_thread();
         told = message_of([&] {
-          comm->all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
-          device->wait();
-          comm->progress();
+          comm.all_reduce(x.data(), 1, DType::f32, ReduceOp::sum);
+          device.wait();
+          comm.progress();
         });
       });
       engine.join();

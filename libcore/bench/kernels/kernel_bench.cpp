@@ -168,6 +168,7 @@ std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, Device& d
                       .seq_len = spec.seq_len,
                       .requests = spec.requests,
                       .context = spec.context};
+  check_head_size(device, shapes.model.head_dim);
   if (spec.rows % spec.seq_len != 0)
     fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
   shapes.head_rows = std::min(shapes.head_rows, spec.rows);
@@ -267,7 +268,6 @@ KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
   const int threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads();
   const std::unique_ptr<Device> device = open_device({.device = spec.device, .threads = threads});
   const bool is_far = device->memory() != nullptr;
-  check_head_size(*device, load_model_spec(spec.model).head_dim);
   const std::vector<KernelCaseMaker> cases = wanted_cases(spec, *device);
   KernelBenchResult result;
   result.backend = is_far ? device->name() : device->ops().name;
