@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gemm_parts.h"
 #include "kernels/op_log.h"
 #include "kernels/operands.h"
 #include "libcore/base/check.h"
@@ -42,6 +43,17 @@ bool packed_is_bad(const Args&, const Ops&, Stream) {
   return false;
 }
 
+template <class Args>
+void count(OpLog& log, const char* op, const Args& a) {
+  log.count(op, cost(a));
+}
+void count(OpLog& log, const char* op, const Gemm& g) {
+  in_parts(
+      g, [&](const Gemm& product) { log.count(op, cost(product)); },
+      [&](const GeluFwd& a) { log.count("gelu_fwd", cost(a)); },
+      [&](const GeluBwd& a) { log.count("gelu_bwd", cost(a)); });
+}
+
 struct Checker {
   OpLog& log;
   const Ops& ops;
@@ -55,7 +67,7 @@ struct Checker {
 
   template <class Args>
   void run(const char* op, void (*f)(const Args&, Stream), const Args& a) const {
-    log.count(op, cost(a));
+    count(log, op, a);
     if (!log.look || !log.first_bad.empty()) return f(a, stream);  // the first is all that is asked for
     const Operands o = operands(a);
     const bool bad_inputs = any_bad(o.in);  // before f: outputs may lie in their place

@@ -3,14 +3,24 @@
 namespace rw {
 
 // A multiply-add is 2 FLOPs; the additions of bias and c are not counted, as usual. c is read when it is accumulated
-// to.
+// to. GELU beside c is written, the x of a slope is read.
 Cost cost(const Gemm& g) {
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
   const double element = static_cast<double>(dtype_bytes(g.t)),
                c_bytes = m * n * static_cast<double>(dtype_bytes(g.ct));
-  return {.flops = 2 * m * n * k,
-          .bytes_read = (m * k + k * n) * element + (g.bias ? 4 * n : 0) + (g.write == Write::accumulate ? c_bytes : 0),
-          .bytes_written = c_bytes};
+  Cost all{
+      .flops = 2 * m * n * k,
+      .bytes_read = (m * k + k * n) * element + (g.bias ? 4 * n : 0) + (g.write == Write::accumulate ? c_bytes : 0),
+      .bytes_written = c_bytes};
+  if (g.gelu != nullptr) {
+    all.flops += cost(GeluFwd{.n = g.m * g.n, .t = g.ct}).flops;
+    all.bytes_written += g.gelu != g.c ? c_bytes : 0;
+  }
+  if (g.gelu_slope_of != nullptr) {
+    all.flops += cost(GeluBwd{.n = g.m * g.n, .t = g.ct}).flops;
+    all.bytes_read += c_bytes;
+  }
+  return all;
 }
 
 Cost cost(const GemmPack& g) {

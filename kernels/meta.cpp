@@ -1,6 +1,7 @@
 // The table that computes nothing: a model run on it leaves behind what it would have cost.
 #include <algorithm>
 
+#include "kernels/gemm_parts.h"
 #include "kernels/op_log.h"
 #include "libcore/base/check.h"
 
@@ -60,6 +61,12 @@ void count(const char* op, const Args& a, Stream s) {
   if (log.calls != nullptr) log.calls->push_back({.op = op, .scope = log.scope, .shape = shape(a), .cost = price});
 }
 
+void gemm(const Gemm& g, Stream s) {
+  in_parts(
+      g, [s](const Gemm& product) { count("gemm", product, s); }, [s](const GeluFwd& a) { count("gelu_fwd", a, s); },
+      [s](const GeluBwd& a) { count("gelu_bwd", a, s); });
+}
+
 // A packed form that the backend keeps no memory for is not made.
 void pack(const GemmPack& a, Stream s) {
   const Ops* backend = log_of(s).backend;
@@ -78,7 +85,7 @@ void read_ones(const Read& a, Stream s) {
 
 constexpr Ops kMeta{
     .name = "meta",
-    .gemm = [](const Gemm& a, Stream s) { count("gemm", a, s); },
+    .gemm = gemm,
     .gemm_pack = pack,
     .gemm_workspace = [](const Gemm& a, Stream s) { return backend_of(s).gemm_workspace(a, s); },
     .packed_bytes = [](const GemmPack& a, Stream s) { return backend_of(s).packed_bytes(a, s); },

@@ -34,9 +34,11 @@ struct OpCall {
 struct OpLog {
   const Ops* backend = nullptr;  // whose sizes (workspace, packed) and, when checking, whose functions are used
   std::string scope;             // set by the model: "block 3", "head"; for messages
-  std::map<std::string, OpCount, std::less<>> ops;  // by the op's name in the table ("gemm", "norm_fwd")
-  std::vector<OpCall>* calls = nullptr;             // when set, every call is kept there too (meta_ops)
-  bool look = true;                                 // checked_ops looks through results; without, it only counts
+  // By the op's name in the table ("gemm", "norm_fwd"). A product with GELU counts as the ops it stands for ("gemm" and
+  // "gelu_fwd" or "gelu_bwd"): which ones a backend has in one is known where it runs alone.
+  std::map<std::string, OpCount, std::less<>> ops;
+  std::vector<OpCall>* calls = nullptr;  // when set, every call is kept there too (meta_ops)
+  bool look = true;                      // checked_ops looks through results; without, it only counts
   std::string first_bad;  // "attention_fwd in block 3: element (row 17, column 2) of o is NaN", by checked_ops
 
   void count(std::string_view op, const Cost& cost);

@@ -55,6 +55,8 @@ Operands operands(const Gemm& g) {
   o.in.push_back({"a", g.a, g.t, at ? g.k : g.m, at ? g.m : g.k, g.lda});
   if (!g.b_packed) o.in.push_back({"b", g.b, g.t, bt ? g.n : g.k, bt ? g.k : g.n, g.ldb});
   o.in.push_back({"bias", g.bias, kF32, 1, g.n});
+  o.in.push_back({"gelu_slope_of", g.gelu_slope_of, g.ct, g.m, g.n});
+  if (g.gelu != g.c) o.out.push_back({"gelu", g.gelu, g.ct, g.m, g.n});
   return o;
 }
 

@@ -22,12 +22,19 @@ enum class Write : uint8_t { overwrite, accumulate };
 // a is stored (m,k) with row stride lda, or (k,m) when a_trans is yes. b is stored (k,n) with row stride ldb, or (n,k)
 // when b_trans is yes; or it is `b_packed`, made by gemm_pack for the same (n, k, t), and then b, ldb, b_trans are
 // unused. A stride of 0 means tight. Accumulation is in f32. Rows of c do not depend on m when b is packed.
+//
+// With `gelu`, gelu(c) is left there, the tanh form. With `gelu_slope_of`, an x, c = op(a) * op(b) * gelu'(x): a
+// gradient on its way back through gelu(x). Of the two one at most; c is tight and overwritten; a slope has no bias.
+// The CPU's bits are those of the product followed by gelu_fwd or gelu_bwd; a GPU may take GELU of the sums before they
+// are rounded to ct.
 struct Gemm {
   void* c;
   const void* a;
   const void* b = nullptr;
   const void* b_packed = nullptr;
-  const float* bias = nullptr;  // (n); a GPU rounds it to ct before it is added
+  const float* bias = nullptr;          // (n); a GPU rounds it to ct before it is added
+  void* gelu = nullptr;                 // (m,n) of ct; may be c, which then does not keep the product
+  const void* gelu_slope_of = nullptr;  // (m,n) of ct, not c
   int64_t m, n, k;
   int64_t lda = 0, ldb = 0, ldc = 0;  // in elements
   Trans a_trans = Trans::no, b_trans = Trans::no;
@@ -217,7 +224,7 @@ struct PagedAttention {
 
 // ---- activations ----------------------------------------------------------------------------------------------------
 
-// y = gelu(x), the tanh form of GPT-2. d_x = d_y * gelu'(x) (d_x may alias d_y).
+// y = gelu(x), the tanh form of GPT-2 (y may alias x). d_x = d_y * gelu'(x) (d_x may alias d_y).
 struct GeluFwd {
   void* y;
   const void* x;

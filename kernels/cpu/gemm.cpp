@@ -1,6 +1,8 @@
 #include "kernels/cpu/gemm.h"
 
 #include "kernels/cpu/gemm_amx.h"
+#include "kernels/cpu/variant.h"
+#include "kernels/gemm_parts.h"
 #include "libcore/base/check.h"
 
 namespace rw {
@@ -41,7 +43,11 @@ const PanelKernel& gemm_kernel(Isa isa, DType t, Bf16Unit unit) {
 
 #define RW_DEFINE_GEMM(set)                                                                                        \
   namespace cpu_##set {                                                                                            \
-    void gemm(const Gemm& g, Stream s) { panels_gemm(gemm_kernel(Isa::set, g.t), g, s); }                          \
+    void gemm(const Gemm& g, Stream s) {                                                                           \
+      in_parts(                                                                                                    \
+          g, [s](const Gemm& product) { panels_gemm(gemm_kernel(Isa::set, product.t), product, s); },              \
+          [s](const GeluFwd& a) { gelu_fwd(a, s); }, [s](const GeluBwd& a) { gelu_bwd(a, s); });                   \
+    }                                                                                                              \
     void gemm_pack(const GemmPack& g, Stream s) { panels_pack(gemm_kernel(Isa::set, g.t), g, s); }                 \
     int64_t gemm_workspace(const Gemm& g, Stream s) { return panels_workspace(gemm_kernel(Isa::set, g.t), g, s); } \
     int64_t packed_bytes(const GemmPack& g, Stream) { return panels_packed_bytes(gemm_kernel(Isa::set, g.t), g); } \

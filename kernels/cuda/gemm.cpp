@@ -3,15 +3,20 @@
 //
 // A bias is f32 and cuBLASLt adds one of the output's type: for 16-bit outputs it is rounded to that first, n numbers
 // in the workspace. (Rounding once would take the product in f32 to memory and back: several times c's own bytes.)
+//
+// GELU and its slope are epilogues of the library's: what it knows as the output is then the GELU, and c, or the x of a
+// slope, its auxiliary matrix. Where it has no such product, gelu_fwd and gelu_bwd follow a plain one.
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "kernels/cuda/error.h"
 #include "kernels/cuda/gemm_finish.h"
 #include "kernels/cuda/table.h"
+#include "kernels/gemm_parts.h"
 #include "libcore/base/check.h"
 
 #if defined(RW_SIMT)
@@ -74,14 +79,18 @@ uint32_t alignment_of(const void* p) {
 // One product as the library takes it: its A is our b, its B our a.
 struct Product {
   const void *a, *b;
-  void* c;
-  DType ct;
+  void* out;  // of type ct, as bias and aux
   int64_t lda, ldb, ldc;
   bool a_transposed, b_transposed;
-  const void* bias;  // of type ct
+  const void* bias;
+  const void* aux;  // c beside its GELU, which is written, or what a slope is of, tight; null: none
+  cublasLtEpilogue_t epilogue;
 };
 
-using Key = std::array<int64_t, 16>;
+using Key = std::array<int64_t, 17>;
+
+bool rounds_bias(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
+void* rounded_bias(const Gemm& g) { return static_cast<char*>(g.workspace) + kLibraryBytes; }
 
 // A host thread's handle, and the algorithms that the library chose, by shape: asking takes tens of microseconds.
 class Library {
@@ -94,7 +103,8 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  void multiply(const Gemm& g, const Product& p, cudaStream_t stream) {
+  // False: the library has no such product.
+  [[nodiscard]] bool multiply(const Gemm& g, const Product& p, Stream s) {
     MatmulDesc op;
     check_lt(cublasLtMatmulDescCreate(&op.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", g);
     const auto set = [&](cublasLtMatmulDescAttributes_t which, const void* value, size_t bytes) {
@@ -104,16 +114,17 @@ class Library {
     const cublasOperation_t op_b = p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
     set(CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
-    if (p.bias != nullptr) {
-      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, sizeof p.epilogue);
+    if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
+    if (p.aux != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p.aux, sizeof p.aux);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g.n, sizeof g.n);
     }
     const MatrixLayout a =
         p.b_transposed ? MatrixLayout(g, g.t, g.k, g.n, p.ldb) : MatrixLayout(g, g.t, g.n, g.k, p.ldb);
     const MatrixLayout b =
         p.a_transposed ? MatrixLayout(g, g.t, g.m, g.k, p.lda) : MatrixLayout(g, g.t, g.k, g.m, p.lda);
-    const MatrixLayout c(g, p.ct, g.n, g.m, p.ldc);
+    const MatrixLayout c(g, g.ct, g.n, g.m, p.ldc);
     const float alpha = 1, beta = g.write == Write::accumulate ? 1.F : 0.F;
     const Key key{g.m,
                   g.n,
@@ -124,20 +135,24 @@ class Library {
                   p.a_transposed,
                   p.b_transposed,
                   static_cast<int64_t>(g.t),
-                  static_cast<int64_t>(p.ct),
-                  p.bias != nullptr,
+                  static_cast<int64_t>(g.ct),
+                  static_cast<int64_t>(p.epilogue),
                   static_cast<int64_t>(beta),
                   alignment_of(p.a),
                   alignment_of(p.b),
-                  alignment_of(p.c),
-                  alignment_of(p.bias)};
-    const auto known = algorithms_.find(key);
-    const cublasLtMatmulAlgo_t algorithm =
-        known != algorithms_.end() ? known->second
-                                   : algorithms_[key] = choose(g, p, {op.handle, a.handle, b.handle, c.handle});
-    check_lt(cublasLtMatmul(handle_, op.handle, &alpha, p.b, a.handle, p.a, b.handle, &beta, p.c, c.handle, p.c,
-                            c.handle, &algorithm, g.workspace, static_cast<size_t>(kLibraryBytes), stream),
+                  alignment_of(p.out),
+                  alignment_of(p.bias),
+                  alignment_of(p.aux)};
+    auto known = algorithms_.find(key);
+    if (known == algorithms_.end())
+      known = algorithms_.emplace(key, choose(g, p, {op.handle, a.handle, b.handle, c.handle})).first;
+    if (!known->second) return false;
+    if (rounds_bias(g)) cast({.y = rounded_bias(g), .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
+    check_lt(cublasLtMatmul(handle_, op.handle, &alpha, p.b, a.handle, p.a, b.handle, &beta, p.out, c.handle, p.out,
+                            c.handle, &*known->second, g.workspace, static_cast<size_t>(kLibraryBytes),
+                            static_cast<cudaStream_t>(s.native)),
              "cublasLtMatmul", g);
+    return true;
   }
 
  private:
@@ -146,7 +161,7 @@ class Library {
     cublasLtMatrixLayout_t a, b, c;
   };
   // Sums over k are not split among blocks: rows of c must not depend on how many there are.
-  cublasLtMatmulAlgo_t choose(const Gemm& g, const Product& p, const Asked& asked) {
+  std::optional<cublasLtMatmulAlgo_t> choose(const Gemm& g, const Product& p, const Asked& asked) {
     Preference preference;
     check_lt(cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate", g);
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
@@ -157,19 +172,20 @@ class Library {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.out));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.out));
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    check_lt(cublasLtMatmulAlgoGetHeuristic(handle_, asked.op, asked.a, asked.b, asked.c, asked.c, preference.handle, 1,
-                                            &best, &found),
-             "cublasLtMatmulAlgoGetHeuristic", g);
-    if (found == 0) check_lt(CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm for this shape and alignment", g);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, asked.op, asked.a, asked.b, asked.c, asked.c,
+                                                                 preference.handle, 1, &best, &found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+    check_lt(status, "cublasLtMatmulAlgoGetHeuristic", g);
+    if (found == 0) return std::nullopt;
     return best.algo;
   }
 
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;  // none: there is none
 };
 
 Library& library() {
@@ -177,7 +193,51 @@ Library& library() {
   return one;
 }
 
-bool rounds_bias(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
+Product plain_product(const Gemm& g) {
+  const bool packed = g.b_packed != nullptr;
+  Product p{};
+  p.a = g.a;
+  p.b = packed ? g.b_packed : g.b;
+  p.a_transposed = g.a_trans == Trans::yes;
+  p.b_transposed = packed || g.b_trans == Trans::yes;
+  p.lda = g.lda != 0 ? g.lda : p.a_transposed ? g.m : g.k;
+  p.ldb = packed ? g.k : g.ldb != 0 ? g.ldb : p.b_transposed ? g.k : g.n;
+  p.out = g.c;
+  p.ldc = g.ldc != 0 ? g.ldc : g.n;
+  p.bias = rounds_bias(g) ? rounded_bias(g) : g.bias;
+  p.epilogue = g.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  return p;
+}
+
+void multiply(const Gemm& g, Stream s) {
+  CHECK(g.write == Write::overwrite || g.ct == DType::f32, "gemm: accumulating needs f32 results");
+  if (g.k == 0) return gemm_of_nothing(g, g.ldc != 0 ? g.ldc : g.n, s);
+  if (!library().multiply(g, plain_product(g), s))
+    check_lt(CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm for this shape and alignment", g);
+}
+
+// GELU, or its slope, of the sums where they are.
+Product product_with_gelu(const Gemm& g) {
+  Product p = plain_product(g);
+  if (g.gelu_slope_of != nullptr) {
+    p.aux = g.gelu_slope_of;
+    p.epilogue = CUBLASLT_EPILOGUE_DGELU;
+    return p;
+  }
+  p.out = g.gelu;
+  p.aux = g.gelu != g.c ? g.c : nullptr;
+  const int gelu = p.aux != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+  p.epilogue = static_cast<cublasLtEpilogue_t>(gelu | (g.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0));
+  return p;
+}
+
+// False where the library has no such product. It wants an auxiliary matrix's stride to be a multiple of 8 elements;
+// its kernels with one read and write both matrices 16 bytes at a time.
+bool multiply_with_gelu(const Gemm& g, Stream s) {
+  const Product p = product_with_gelu(g);
+  const bool fits = p.aux == nullptr || (g.n % 8 == 0 && alignment_of(p.aux) >= 16 && alignment_of(p.out) >= 16);
+  return g.k > 0 && fits && library().multiply(g, p, s);
+}
 
 }  // namespace
 
@@ -188,28 +248,10 @@ int64_t packed_bytes(const GemmPack& p, Stream) { return p.n * p.k * dtype_bytes
 
 void gemm(const Gemm& g, Stream s) {
   if (g.m == 0 || g.n == 0) return;
-  CHECK(g.write == Write::overwrite || g.ct == DType::f32, "gemm: accumulating needs f32 results");
-  auto* const stream = static_cast<cudaStream_t>(s.native);
-  const int64_t ldc = g.ldc != 0 ? g.ldc : g.n;
-  if (g.k == 0) return gemm_of_nothing(g, ldc, s);
-  const bool packed = g.b_packed != nullptr;
-  Product p{};
-  p.a = g.a;
-  p.b = packed ? g.b_packed : g.b;
-  p.a_transposed = g.a_trans == Trans::yes;
-  p.b_transposed = packed || g.b_trans == Trans::yes;
-  p.lda = g.lda != 0 ? g.lda : p.a_transposed ? g.m : g.k;
-  p.ldb = packed ? g.k : g.ldb != 0 ? g.ldb : p.b_transposed ? g.k : g.n;
-  p.c = g.c;
-  p.ct = g.ct;
-  p.ldc = ldc;
-  p.bias = g.bias;
-  if (rounds_bias(g)) {
-    void* const rounded = static_cast<char*>(g.workspace) + kLibraryBytes;
-    cast({.y = rounded, .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
-    p.bias = rounded;
-  }
-  library().multiply(g, p, stream);
+  if (has_gelu(g) && multiply_with_gelu(g, s)) return;
+  in_parts(
+      g, [s](const Gemm& plain) { multiply(plain, s); }, [s](const GeluFwd& a) { gelu_fwd(a, s); },
+      [s](const GeluBwd& a) { gelu_bwd(a, s); });
 }
 
 }  // namespace rw::cuda

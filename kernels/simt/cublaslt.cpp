@@ -1,6 +1,8 @@
 #include "kernels/simt/cublaslt.cuh"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -18,7 +20,11 @@ struct Operation {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  void* aux = nullptr;  // of the output's type
+  int64_t aux_ld = 0;
 };
+
+std::atomic<int64_t> asked_algorithms{0}, fused_gelu{0};
 
 Matrix matrix(cublasLtMatrixLayout_t m) {
   Matrix out;
@@ -62,13 +68,27 @@ std::vector<double> widened(const Matrix& m, const void* p, Along along) {
   return all;
 }
 
+bool takes(const Operation& op, cublasLtEpilogue_t part) { return (op.epilogue & part) == part; }
+bool makes_gelu(const Operation& op) { return takes(op, CUBLASLT_EPILOGUE_GELU); }
+bool takes_slope(const Operation& op) { return takes(op, CUBLASLT_EPILOGUE_DGELU); }
+bool has_aux(const Operation& op) { return takes(op, CUBLASLT_EPILOGUE_GELU_AUX) || takes_slope(op); }
+
+// The tanh form.
+constexpr double kA = 0.7978845608028654, kB = 0.044715;  // sqrt(2/pi)
+double gelu(double x) { return x / 2 * (1 + std::tanh(kA * (x + kB * x * x * x))); }
+double gelu_slope(double x) {
+  const double t = std::tanh(kA * (x + kB * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * kA * (1 + 3 * kB * x * x);
+}
+
 // A sum goes up k, in double; which elements are summed side by side changes none.
 void multiply(const Call& call) {
+  const Operation& op = call.op;
   const size_t m = call.cm.rows, n = call.cm.columns;
-  const size_t k = call.op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
+  const size_t k = op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
   // op(A) by its columns, which are m long, and op(B) by its columns, which are k long.
-  const std::vector<double> a = widened(call.am, call.a, call.op.a == CUBLAS_OP_N ? Along::columns : Along::rows);
-  const std::vector<double> b = widened(call.bm, call.b, call.op.b == CUBLAS_OP_N ? Along::columns : Along::rows);
+  const std::vector<double> a = widened(call.am, call.a, op.a == CUBLAS_OP_N ? Along::columns : Along::rows);
+  const std::vector<double> b = widened(call.bm, call.b, op.b == CUBLAS_OP_N ? Along::columns : Along::rows);
   std::vector<double> sums(m);
   for (size_t column = 0; column < n; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0);
@@ -80,14 +100,44 @@ void multiply(const Call& call) {
     for (size_t row = 0; row < m; ++row) {
       double sum = sums[row] * static_cast<double>(call.alpha);
       const size_t to = row + column * static_cast<size_t>(call.cm.ld);
+      const size_t beside = row + column * static_cast<size_t>(op.aux_ld);
       if (call.beta != 0) sum += static_cast<double>(call.beta) * static_cast<double>(get(call.c, call.cm.type, to));
-      if (call.op.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += static_cast<double>(get(call.op.bias, call.cm.type, row));
+      if (takes(op, CUBLASLT_EPILOGUE_BIAS)) sum += static_cast<double>(get(op.bias, call.cm.type, row));
+      if (takes_slope(op)) sum *= gelu_slope(static_cast<double>(get(op.aux, call.cm.type, beside)));
+      else if (has_aux(op)) put(op.aux, call.cm.type, beside, static_cast<float>(sum));
+      if (makes_gelu(op)) sum = gelu(sum);
       put(call.c, call.cm.type, to, static_cast<float>(sum));
     }
   }
 }
 
+// The auxiliary matrix must be there, its columns a multiple of 8 elements apart and no shorter than the output's.
+// Which types have GELU in a product is the library's secret: here those whose output is of the operands' type, so that
+// there are some that have not.
+cublasStatus_t may_be_made(const Operation& op, cudaDataType_t operands, const Matrix& out) {
+  switch (op.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU: break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (takes(op, CUBLASLT_EPILOGUE_BIAS) && op.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (has_aux(op) && (op.aux == nullptr || op.aux_ld % 8 != 0 || op.aux_ld < static_cast<int64_t>(out.rows)))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (has_aux(op) && reinterpret_cast<uintptr_t>(op.aux) % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return (makes_gelu(op) || takes_slope(op)) && out.type != operands ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                                     : CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
+
+namespace rw::simt {
+CublasLtCounts cublaslt_counts() { return {.asked_algorithms = asked_algorithms, .fused_gelu = fused_gelu}; }
+}  // namespace rw::simt
 
 struct cublasLtContext {};
 
@@ -131,6 +181,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
     case CUBLASLT_MATMUL_DESC_TRANSB: field = &op.b, size = sizeof op.b; break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: field = &op.epilogue, size = sizeof op.epilogue; break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: field = &op.bias, size = sizeof op.bias; break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: field = &op.aux, size = sizeof op.aux; break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: field = &op.aux_ld, size = sizeof op.aux_ld; break;
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
@@ -164,11 +216,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
                                                     const void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a_layout, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d_layout,
                                               cublasLtMatmulPreference_t, int asked,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
+  ++asked_algorithms;
+  *found = 0;
   if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t status = may_be_made(operation(desc), matrix(a_layout).type, matrix(d_layout));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   std::memset(static_cast<void*>(&results[0]), 0, sizeof results[0]);
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -196,6 +253,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     return CUBLAS_STATUS_INVALID_VALUE;
   if (call.am.type != call.bm.type || (call.cm.type != call.am.type && call.cm.type != CUDA_R_32F))
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  const cublasStatus_t status = may_be_made(call.op, call.am.type, call.cm);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (makes_gelu(call.op) || takes_slope(call.op)) ++fused_gelu;
   rw::simt::enqueue(stream, [call] { multiply(call); });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -8,3 +8,13 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <cublasLt.h>
 #pragma GCC diagnostic pop
+
+namespace rw::simt {
+
+// What the program's calls were, for tests of which way a product goes.
+struct CublasLtCounts {
+  int64_t asked_algorithms = 0, fused_gelu = 0;
+};
+CublasLtCounts cublaslt_counts();
+
+}  // namespace rw::simt

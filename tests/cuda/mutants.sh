@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Do the tests of CUDA kernels notice faults? Plants some, one at a time: copies a kernel's source, edits it, compiles it
+# Do the tests of the CUDA table notice faults? Plants some, one at a time: copies a source, edits it, compiles it
 # for the simulator with AddressSanitizer and runs that kernel's case in four orders of threads. Prints what gave each
 # fault away; fails when one is not noticed, when an edit no longer changes anything, or when a case fails without a
 # fault.
@@ -21,8 +21,10 @@ tell() { printf '%s\n' "$1" >"$2/result"; }
 
 # compile OBJECT FOLDER NAME: an object of the library again, with AddressSanitizer; FOLDER's sources go before ours.
 compile() {
-  local command
+  local command source
   command=$(ninja -t commands -s "$1")
+  source=${command##* }
+  [ -f "$2/kernels/cuda/${source##*/}" ] && command=${command%"$source"}$2/kernels/cuda/${source##*/}
   command=${command//"$1"/$2/$3.o}
   command=${command/ -I/ -I$2 -I}
   eval "${command/ -o / -fsanitize=address -O1 -w -o }" >"$2/log" 2>&1
@@ -31,6 +33,8 @@ compile() {
 # attempt NAME KERNEL CASE FILE EDIT: EDIT '' is the kernel as it is, which must pass.
 attempt() {
   local name=$1 kernel=$2 one=$3 file=kernels/cuda/$4 edit=$5 mine=$scratch/${1// /-} command
+  local object=$objects/meson-generated_.._simt_$kernel.cpp.o
+  [ -f "$source_dir/kernels/cuda/$kernel.cpp" ] && object=$objects/$kernel.cpp.o
   mkdir -p "$mine/kernels/cuda"
   if [ -n "$edit" ]; then
     sed -E "$edit" "$source_dir/$file" >"$mine/$file" || { tell "FAIL  $name: sed refused the edit" "$mine"; return; }
@@ -39,7 +43,7 @@ attempt() {
       return
     fi
   fi
-  if ! compile "$objects/meson-generated_.._simt_$kernel.cpp.o" "$mine" kernel; then
+  if ! compile "$object" "$mine" kernel; then
     tell "FAIL  $name: does not compile: $(tail -n 5 "$mine/log")" "$mine"
     return
   fi
@@ -69,11 +73,11 @@ mutant() {  # mutant NAME KERNEL CASE FILE EDIT, beside the others
 }
 
 mkdir -p "$scratch/simulator"
-for part in block fiber devices graphs guarded_memory memory queues streams; do
+for part in block cublaslt fiber devices graphs guarded_memory memory queues streams; do
   compile "$objects/.._simt_$part.cpp.o" "$scratch/simulator" $part || { echo "FAIL  the simulator: $(tail -n 5 "$scratch/simulator/log")"; exit 1; }
 done
 
-for pair in norm:norm bias:bias gemm_finish:gemm_pack cross_entropy:cross_entropy activation:gelu rope:rope elementwise:add \
+for pair in norm:norm bias:bias gemm_finish:gemm_pack cross_entropy:cross_entropy activation:gelu gemm:gelu_product rope:rope elementwise:add \
   elementwise:read optimizer:adamw embedding:embedding attention_fwd:attention attention_bwd:attention; do
   mutant "without a fault: ${pair#*:} of ${pair%:*}" "${pair%:*}" "${pair#*:}" - ''
 done
@@ -103,6 +107,12 @@ mutant 'grid rounded down: adamw' optimizer adamw optimizer.cu 's/blocks_for\(a\
 mutant 'grid rounded down: embedding' embedding embedding embedding.cu 's/blocks_for\(n, kThreads\)/dim3(static_cast<unsigned>(n \/ kThreads))/'
 mutant 'grid rounded down: columns' bias bias columns.cuh 's/blocks_for\(a\.n, kColumns\)/dim3(static_cast<unsigned>(a.n \/ kColumns))/'
 mutant 'grid rounded down: tiles of a packed weight' gemm_finish gemm_pack gemm_finish.cu 's/grid\.y = blocks_for\(p\.k, kTile\)\.x/grid.y = static_cast<unsigned>(p.k \/ kTile)/'
+
+# What a library's product is told.
+mutant 'exchanged: a product and its GELU' gemm gelu_product gemm.cpp 's/p\.out = g\.gelu;/p.out = g.c;/; s/p\.aux = g\.gelu != .*/p.aux = g.gelu;/'
+mutant 'wrong operand: what the slope is of' gemm gelu_product gemm.cpp 's/p\.aux = g\.gelu_slope_of;/p.aux = g.a;/'
+mutant 'not asked: the stride of an auxiliary matrix' gemm gelu_product gemm.cpp 's/g\.n % 8 == 0 \&\& //'
+mutant 'mistaken algorithm: one without the epilogue in its key' gemm gelu_product gemm.cpp 's/static_cast<int64_t>\(p\.epilogue\)/0/'
 
 # The host looks before the stream has been waited for.
 mutant 'missing wait: read' elementwise read elementwise.cu 's/^ *RW_CUDA\(cudaStreamSynchronize\(native\(s\)\)\);$//'

@@ -71,6 +71,10 @@ TEST_CASE("checked: every output of products, norms and activations") {
   check_outputs("gemm", &Ops::gemm,
                 {.c = y, .a = a, .b = b, .m = 3, .n = 5, .k = 7, .ldc = 9, .t = kT, .ct = DType::f32},
                 {{"c", y, DType::f32, 3, 5, 9}});
+  check_outputs("gemm", &Ops::gemm, {.c = y, .a = a, .b = b, .gelu = z, .m = 3, .n = 5, .k = 7, .t = kT, .ct = kT},
+                {{"c", y, kT, 3, 5}, {"gelu", z, kT, 3, 5}});
+  check_outputs("gemm", &Ops::gemm, {.c = y, .a = a, .b = b, .gelu = y, .m = 3, .n = 5, .k = 7, .t = kT, .ct = kT},
+                {{"c", y, kT, 3, 5}});
   check_outputs("quant_gemm", &Ops::quant_gemm,
                 {.c = y,
                  .a = a,

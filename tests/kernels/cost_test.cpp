@@ -59,6 +59,19 @@ TEST_CASE("cost of norms and the loss grows by what is asked for") {
   check_cost(cost(loss), 63, 2 * 36 + 12 + 84, 12 + 84);
 }
 
+TEST_CASE("cost of a product with gelu: what is written beside c, what the slope is read from") {
+  char c[1] = {}, other[1] = {};
+  Gemm g{.c = c, .a = nullptr, .m = 3, .n = 5, .k = 7, .t = DType::bf16, .ct = DType::bf16};
+  const double product = 2 * 3 * 5 * 7, read = 2 * (3 * 7 + 7 * 5), elements = 3 * 5;
+  check_cost(cost(g), product, read, 2 * elements);
+  g.gelu = other;
+  check_cost(cost(g), product + 9 * elements, read, 4 * elements);
+  g.gelu = c;
+  check_cost(cost(g), product + 9 * elements, read, 2 * elements);
+  g.gelu = nullptr, g.gelu_slope_of = other;
+  check_cost(cost(g), product + 16 * elements, read + 2 * elements, 2 * elements);
+}
+
 TEST_CASE("cost of attention counts the causal half of each sequence") {
   const int32_t cu_seqlens[] = {0, 8, 8, 12};
   AttentionFwd fwd{.cu_seqlens = cu_seqlens, .n_seq = 3, .heads = 4, .kv_heads = 2, .d = 16, .t = DType::bf16};

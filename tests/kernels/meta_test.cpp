@@ -148,6 +148,37 @@ TEST_CASE("meta ops count what cost() says, by name") {
   CHECK(log.first_bad.empty());
 }
 
+// Plans are made of ops apart, whatever a backend has in one.
+TEST_CASE("meta ops count a product with gelu as the product and the gelu") {
+  void* const p = nowhere();
+  void* const q = reinterpret_cast<void*>(uintptr_t{0x80});
+  const DType t = DType::bf16;
+  const auto counted = [](const Gemm& g, std::vector<OpCall>* calls) {
+    OpLog log{.backend = &cpu_ops(), .scope = "block 3"};
+    log.calls = calls;
+    meta_ops().gemm(g, {.threads = 1, .log = &log});
+    return log.ops;
+  };
+  const Gemm plain{.c = p, .a = p, .b = p, .m = 3, .n = 5, .k = 7, .t = t, .ct = t};
+  Gemm gelu = plain, slope = plain;
+  gelu.gelu = q, slope.gelu_slope_of = q;
+  const auto check = [&](const Gemm& g, const char* second, const Cost& price) {
+    std::vector<OpCall> calls;
+    const auto ops = counted(g, &calls);
+    REQUIRE(ops.size() == 2);
+    CHECK(ops.at("gemm").cost.flops == cost(plain).flops);
+    CHECK(ops.at("gemm").cost.bytes_written == cost(plain).bytes_written);
+    CHECK(ops.at(second).cost.flops == price.flops);
+    CHECK(ops.at(second).cost.bytes_read == price.bytes_read);
+    REQUIRE(calls.size() == 2);
+    CHECK(calls[0].op == "gemm");
+    CHECK(calls[1].op == second);
+    CHECK(calls[1].shape == OpShape{15, 1, 0});
+  };
+  check(gelu, "gelu_fwd", cost(GeluFwd{.n = 15, .t = t}));
+  check(slope, "gelu_bwd", cost(GeluBwd{.n = 15, .t = t}));
+}
+
 TEST_CASE("meta read fills with ones and is counted") {
   OpLog log{.backend = &cpu_ops()};
   float f[3] = {5, 6, 7};
