@@ -112,18 +112,12 @@ class Cases {
   // Forward with packed weights, input gradient and weight gradient, as a linear layer calls them.
   void products(const Linear& l, int64_t rows) {
     const KernelSetting s = s_;
-    add(fmt::format("gemm_pack {}", l.name), shape_text({l.out, l.in}), [=](Operands& o) {
-      GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
-      pack.packed = o.bytes(s.device.ops().packed_bytes(pack, s.device.stream()));
-      return make_case(s, o, s.device.ops().gemm_pack, pack);
-    });
+    add(fmt::format("gemm_pack {}", l.name), shape_text({l.out, l.in}),
+        [=](Operands& o) { return make_case(s, o, s.device.ops().gemm_pack, to_pack(s, o, l)); });
     add(fmt::format("gemm {}", l.name), shape_text({rows, l.out, l.in}), [=](Operands& o) {
-      GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
-      pack.packed = o.bytes(s.device.ops().packed_bytes(pack, s.device.stream()));
-      s.device.ops().gemm_pack(pack, s.device.stream());
       const Gemm gemm{.c = o.numbers(rows * l.out),
                       .a = o.numbers(rows * l.in),
-                      .b_packed = pack.packed,
+                      .b_packed = packed(s, o, l),
                       .m = rows,
                       .n = l.out,
                       .k = l.in,
@@ -157,6 +151,16 @@ class Cases {
     });
   }
 
+  static GemmPack to_pack(const KernelSetting& s, Operands& o, const Linear& l) {
+    GemmPack pack{.b = o.numbers(l.in * l.out), .n = l.out, .k = l.in, .b_trans = Trans::yes, .src_t = s.t, .t = s.t};
+    pack.packed = o.bytes(s.device.ops().packed_bytes(pack, s.device.stream()));
+    return pack;
+  }
+  static const void* packed(const KernelSetting& s, Operands& o, const Linear& l) {
+    const GemmPack pack = to_pack(s, o, l);
+    s.device.ops().gemm_pack(pack, s.device.stream());
+    return pack.packed;
+  }
   static KernelCase gemm_case(const KernelSetting& s, Operands& o, Gemm gemm) {
     gemm.workspace = o.bytes(s.device.ops().gemm_workspace(gemm, s.device.stream()));
     return make_case(s, o, s.device.ops().gemm, gemm);
@@ -341,6 +345,26 @@ class Cases {
     add("gelu_bwd", shape_text({rows, f}), [=](Operands& o) {
       return make_case(s, o, s.device.ops().gelu_bwd,
                        GeluBwd{o.numbers(rows * f), o.numbers(rows * f), o.numbers(rows * f), rows * f, s.t});
+    });
+    products_with_gelu();
+  }
+
+  // Up with its activation, and down's input gradient back through that.
+  void products_with_gelu() {
+    const KernelSetting s = s_;
+    const int64_t rows = k_.rows, c = m_.width, f = m_.ffn;
+    const Gemm product{.c = nullptr, .a = nullptr, .m = rows, .n = f, .k = c, .t = s.t, .ct = s.t};
+    add("gemm_gelu up", shape_text({rows, f, c}), [=](Operands& o) {
+      Gemm g = product;
+      g.c = o.numbers(rows * f), g.gelu = o.numbers(rows * f);
+      g.a = o.numbers(rows * c), g.b_packed = packed(s, o, {"up", c, f}), g.bias = o.floats(f);
+      return gemm_case(s, o, g);
+    });
+    add("gemm_gelu down d_x", shape_text({rows, f, c}), [=](Operands& o) {
+      Gemm g = product;
+      g.c = o.numbers(rows * f), g.gelu_slope_of = o.numbers(rows * f);
+      g.a = o.numbers(rows * c), g.b = o.numbers(c * f);
+      return gemm_case(s, o, g);
     });
   }
 

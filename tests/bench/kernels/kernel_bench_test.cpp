@@ -51,6 +51,7 @@ TEST_CASE("every op of a model runs, and is priced") {
     }
   // All of the table but its sizes and `read`, which is no work.
   CHECK(names == std::set<std::string>{"gemm",
+                                       "gemm_gelu",
                                        "gemm_pack",
                                        "bias_bwd",
                                        "layer_norm_fwd",
