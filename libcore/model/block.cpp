@@ -88,9 +88,10 @@ void mlp_until_act(const BlockWeights& w, const BlockActs& a, int64_t rows, cons
                      .kind = s.norm,
                      .t = exec.t},
                     exec.stream);
-  linear_fwd(a.up, ctx.tp.gather(a.mlp_norm, rows, TpBuffer::gathered), rows, w.up, exec);
-  if (s.gated) exec.ops.swiglu_fwd({.y = a.act, .x = a.up, .rows = rows, .f = s.f, .t = exec.t}, exec.stream);
-  else exec.ops.gelu_fwd({.y = a.act, .x = a.up, .n = rows * s.f, .t = exec.t}, exec.stream);
+  const void* const norm = ctx.tp.gather(a.mlp_norm, rows, TpBuffer::gathered);
+  if (!s.gated) return linear_gelu_fwd({.y = a.up, .act = a.act}, norm, rows, w.up, exec);
+  linear_fwd(a.up, norm, rows, w.up, exec);
+  exec.ops.swiglu_fwd({.y = a.act, .x = a.up, .rows = rows, .f = s.f, .t = exec.t}, exec.stream);
 }
 
 // From the block's input to the activation of the mlp. x: where x_in + branch_in is formed.
@@ -241,10 +242,12 @@ void block_bwd_input(const BlockWeights& w, const BlockActs& a, BlockGradActs& g
   const Exec& exec = ctx.exec;
   const int64_t rows = batch.rows, local_rows = ctx.tp.local(rows).rows;
   g.d_out_full = ctx.tp.gather(g.d_out, rows, TpBuffer::d_out);
-  linear_bwd_input(g.d_act, g.d_out_full, rows, w.down, exec);
-  if (s.gated)
+  if (s.gated) {
+    linear_bwd_input(g.d_act, g.d_out_full, rows, w.down, exec);
     exec.ops.swiglu_bwd({.d_x = g.d_up, .d_y = g.d_act, .x = a.up, .rows = rows, .f = s.f, .t = exec.t}, exec.stream);
-  else exec.ops.gelu_bwd({.d_x = g.d_up, .d_y = g.d_act, .x = a.up, .n = rows * s.f, .t = exec.t}, exec.stream);
+  } else {
+    linear_gelu_bwd_input({.d_of = g.d_up, .of = a.up}, g.d_out_full, rows, w.down, exec);
+  }
   linear_bwd_input(ctx.tp.partial(TpBuffer::d_mlp_norm), g.d_up, rows, w.up, exec);
   g.d_mlp_norm = reduced(TpBuffer::d_mlp_norm, g.keep_mlp_norm, rows, ctx);
   norm_bwd_input({.d_x = g.d_mid,

@@ -50,7 +50,7 @@ struct BlockActs {
   void* mid;                     // (Tl, C) x + the attention's output
   void* mlp_norm;                // (Tl, C)
   float *mlp_mean, *mlp_rstd;    // (Tl)
-  void* up;                      // (T, U)
+  void* up;                      // (T, U); in inference it may be act where that is its GELU
   void* act;                     // (T, F)
   const void* branch;            // (Tl, C) output of the mlp: the block's result is mid + branch. Set by block_fwd.
 };
@@ -59,7 +59,7 @@ struct BlockActs {
 // norms' outputs are copied to `keep_*` where the weight half does not follow at once (null: it does).
 struct BlockGradActs {
   const void* d_out;     // (Tl, C) of the block's result
-  void* d_act;           // (T, F) scratch
+  void* d_act;           // (T, F) scratch; null without gates
   void* d_up;            // (T, U)
   void* keep_mlp_norm;   // (Tl, C) or null
   void* d_mid;           // (Tl, C)

@@ -44,7 +44,7 @@ Decoder::Decoder(const DecoderPlan& plan, const Exec& exec, Arena& arena)
   acts_.mid = take(s.c);
   acts_.mlp_norm = take(s.c);
   acts_.up = take(s.u);
-  acts_.act = take(s.f);
+  acts_.act = s.gated ? take(s.f) : acts_.up;
   head_ = std::make_unique<Head>(Head::Plan{.max_rows = rows,
                                             .width = s.c,
                                             .vocab = vocab.end - vocab.begin,

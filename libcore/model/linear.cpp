@@ -123,8 +123,25 @@ void linear_fwd_f32(float* y, const void* x, int64_t rows, const PackedLinear& w
   exec.ops.quant_gemm(g, exec.stream);
 }
 
+void linear_gelu_fwd(const GeluOutput& out, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec) {
+  if (w.format != WeightFormat::plain) {
+    linear_fwd(out.y, x, rows, w, exec);
+    return exec.ops.gelu_fwd({.y = out.act, .x = out.y, .n = rows * w.n_out, .t = exec.t}, exec.stream);
+  }
+  Gemm g = fwd_gemm(out.y, x, rows, w, exec);
+  g.gelu = out.act;
+  exec.ops.gemm(g, exec.stream);
+}
+
 void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
   exec.ops.gemm(input_gemm(d_x, d_y, rows, w, exec), exec.stream);
+}
+
+void linear_gelu_bwd_input(const GeluInputGrad& grad, const void* d_y, int64_t rows, const PackedLinear& w,
+                           const Exec& exec) {
+  Gemm g = input_gemm(grad.d_of, d_y, rows, w, exec);
+  g.gelu_slope_of = grad.of;
+  exec.ops.gemm(g, exec.stream);
 }
 
 void linear_bwd_weight(const LinearGrad& grad, const void* d_y, const void* x, int64_t rows, const PackedLinear& w,

@@ -30,8 +30,20 @@ void pack_bwd(const PackedLinear& w, const Exec& exec);
 void linear_fwd(void* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);  // y (rows, n_out)
 // The same with the sums as they are.
 void linear_fwd_f32(float* y, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);
+// y, and act = gelu(y), which may lie in y's place. (rows, n_out)
+struct GeluOutput {
+  void *y, *act;
+};
+void linear_gelu_fwd(const GeluOutput& out, const void* x, int64_t rows, const PackedLinear& w, const Exec& exec);
 void linear_bwd_input(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w,
                       const Exec& exec);  // d_x (rows, n_in)
+// The gradient of `of` where x = gelu(of). (rows, n_in)
+struct GeluInputGrad {
+  void* d_of;
+  const void* of;
+};
+void linear_gelu_bwd_input(const GeluInputGrad& grad, const void* d_y, int64_t rows, const PackedLinear& w,
+                           const Exec& exec);
 
 // d_w (n_out, n_in) and, when not null, d_b (n_out) are written or accumulated.
 struct LinearGrad {

@@ -94,7 +94,7 @@ Stage::Stage(const StagePlan& plan, const Exec& exec, const TensorParallel& tp, 
     shared.act = take.full(s.f);
   }
   for (int i = 0; i < 2; ++i) d_stream_[i] = take.local(s.c);
-  grad_acts_.d_act = take.full(s.f);
+  if (s.gated) grad_acts_.d_act = take.full(s.f);
   grad_acts_.d_up = take.full(s.u);
   grad_acts_.d_mid = take.local(s.c);
   grad_acts_.d_attn = take.full(s.h * s.d);

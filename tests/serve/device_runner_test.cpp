@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "kernels/simt/cublaslt.cuh"
 #include "libcore/base/rng.h"
 #include "tests/serve/served.h"
 #include "tests/serve/serving_device.h"
@@ -60,6 +61,28 @@ TEST_CASE("device serving draws the CPU's greedy tokens, with weights of 32, 8 a
       CHECK(on_device == serve_all(spec, weights, wishes).ids());
       CHECK(on_device[0] != on_device[1]);
     }
+  }
+}
+
+TEST_CASE("device serving draws the CPU's greedy tokens of gpt2, whose GELU is made in its products") {
+  ModelSpec model = golden::load_golden("gpt2").spec;
+  model.width = 64;  // whole groups of quantised weights
+  model.ffn = 64;
+  model.heads = model.kv_heads = 4;
+  model.head_dim = 16;
+  const test::RandomWeights weights(model, 3);
+  const std::vector<ServedWish> wishes = wishes_of(model, 6, false);
+  for (const WeightQuant& quant : {WeightQuant{}, WeightQuant{.format = WeightFormat::int8, .group = 64}}) {
+    CAPTURE(quant.group);
+    ServedSpec spec = spec_of(model, DType::f32);
+    spec.runner.quant = quant;
+    const int64_t before = simt::cublaslt_counts().fused_gelu;
+    const auto on_device = serve_all(spec, weights, wishes).ids();
+    const bool fused = simt::cublaslt_counts().fused_gelu > before;
+    CHECK(fused == (quant.format == WeightFormat::plain));
+    spec.on_cpu = true;
+    CHECK(on_device == serve_all(spec, weights, wishes).ids());
+    CHECK(on_device[0] != on_device[1]);
   }
 }
 
