@@ -21,7 +21,7 @@ struct Backend {
   const char* name;
   bool has_f32;
   void (*fwd)(const AttentionFwd&, Stream);
-  void (*bwd)(const AttentionBwd&, Stream);
+  void (*bwd)(const AttentionBwd&, Stream);  // null: the one of another backend
   int64_t (*workspace)(const AttentionBwd&, Stream);
   void (*paged)(const PagedAttention&, Stream);
   int64_t (*paged_workspace)(const PagedAttention&, Stream);
@@ -39,6 +39,16 @@ inline std::vector<Backend> backends(DType t) {
     all.push_back({"cuda, aligned rows", false, fwd_in_each_order<Place::aligned>, bwd_in_each_order<Place::aligned>,
                    ops.attention_workspace, paged_in_each_order, ops.paged_attention_workspace,
                    kv_write_in_each_order});
+  return all;
+}
+// With the kernels of devices before compute capability 9.0, where those differ.
+inline std::vector<Backend> attention_backends(DType t) {
+  std::vector<Backend> all = backends(t);
+  if (t != DType::f32 && has_older_devices())
+    all.push_back(
+        {"cuda, aligned rows, 8.0", false,
+         [](const AttentionFwd& a, Stream s) { on_older_device([&] { fwd_in_each_order<Place::aligned>(a, s); }); },
+         nullptr, all[0].workspace, nullptr, nullptr, nullptr});
   return all;
 }
 #else
@@ -61,6 +71,7 @@ inline std::vector<Backend> backends(DType t) {
   return all;
 }
 #undef RW_BACKEND
+inline std::vector<Backend> attention_backends(DType t) { return backends(t); }
 #endif
 
 // `rows` rows of a wider buffer: each row has `width` elements of ours at `column` of `stride`. What is not ours holds
@@ -207,6 +218,7 @@ struct Run {
           Stream{threads});
   }
   void backward(const Backend& b, int threads) {
+    if (b.bwd == nullptr) return;
     prepare(b, threads);
     AttentionBwd a = bwd_args();
     a.workspace = workspace.data();
