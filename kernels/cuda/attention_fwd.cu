@@ -97,7 +97,7 @@ void attention_fwd(const AttentionFwd& a, Stream s) {
     if constexpr (!std::is_same_v<T, float>) {
       const bool in_pieces = takes_pieces(as<T>(a.q), ld.q) && takes_pieces(as<T>(a.k), ld.kv) &&
                              takes_pieces(as<T>(a.v), ld.kv) && takes_pieces(as<T>(a.o), ld.o);
-      if (in_pieces && a.scale != 0 && warpgroup_attention_fwd(a, ld, s)) return;
+      if (in_pieces && a.scale != 0 && warpgroup_attention_fwd(fwd_args<T>(a, ld), a.d, s)) return;
       if (in_pieces && a.scale != 0 &&
           with_head_size(a.d, [&](auto d) { launch_fwd<T, decltype(d)::value>(a, ld, s); }))
         return;

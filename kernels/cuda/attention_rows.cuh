@@ -106,8 +106,9 @@ FwdArgs<T> fwd_args(const AttentionFwd& a, const AttentionStrides& ld) {
           group_of(a), a.scale};
 }
 
-// The same on compute capability 9.0 by warpgroup products, for operands that come in pieces of 16 bytes and scale not
-// 0; false where this head size or this device has none.
-bool warpgroup_attention_fwd(const AttentionFwd& a, const AttentionStrides& ld, Stream s);
+// By warpgroup products, for operands that come in pieces of 16 bytes and scale not 0; false where this head size or
+// this device has none.
+template <class T>
+bool warpgroup_attention_fwd(const FwdArgs<T>& args, int64_t d, Stream s);
 
 }  // namespace rw::cuda

@@ -227,12 +227,11 @@ void embedding(Device& d, Results& out) {
   out.add(x, rows * c);
 }
 
-// Many short sequences, so that each block has several tiles.
-void attention(Device& d, Results& out) {
-  simt::set_capability(80);
-  const int64_t sequences = 23, heads = 2, width = 64, rows = 21 * sequences, n = rows * heads * width;
+// Of `sequences` of `length` rows in bf16, heads of 64, forward and backward.
+void attention_of(int32_t sequences, int32_t length, int64_t heads, Device& d, Results& out) {
+  const int64_t width = 64, rows = int64_t{length} * sequences, n = rows * heads * width;
   std::vector<int32_t> cu;
-  for (int32_t i = 0; i <= sequences; ++i) cu.push_back(21 * i);
+  for (int32_t i = 0; i <= sequences; ++i) cu.push_back(length * i);
   void *o = d.half_space(n), *d_q = d.half_space(n), *d_k = d.half_space(n), *d_v = d.half_space(n);
   AttentionBwd b{.d_q = d_q,
                  .d_k = d_k,
@@ -266,36 +265,20 @@ void attention(Device& d, Results& out) {
                        .workspace = b.workspace},
                       {});
   cuda::attention_bwd(b, {});
-  simt::set_capability(90);
   wait();
   for (const void* x : {static_cast<const void*>(o), static_cast<const void*>(d_q), static_cast<const void*>(d_k),
                         static_cast<const void*>(d_v)})
     out.add_halves(x, n);
 }
 
-// Tiles of keys enough that each is overwritten, and the block that has the first goes on to another.
-void attention_90(Device& d, Results& out) {
-  const int64_t sequences = 3, length = 413, width = 64, rows = length * sequences, n = rows * width;
-  std::vector<int32_t> cu;
-  for (int32_t i = 0; i <= sequences; ++i) cu.push_back(static_cast<int32_t>(length) * i);
-  void* const o = d.half_space(n);
-  float* const lse = d.space(rows);
-  cuda::attention_fwd({.o = o,
-                       .lse = lse,
-                       .q = d.halves(n),
-                       .k = d.halves(n),
-                       .v = d.halves(n),
-                       .cu_seqlens = d.numbers(cu),
-                       .n_seq = sequences,
-                       .heads = 1,
-                       .kv_heads = 1,
-                       .d = width,
-                       .scale = 0.125F,
-                       .t = DType::bf16},
-                      {});
-  wait();
-  out.add_halves(o, n), out.add(lse, rows);
+// Many short sequences, so that each block has several tiles.
+void attention(Device& d, Results& out) {
+  simt::set_capability(80);
+  attention_of(23, 21, 2, d, out);
+  simt::set_capability(90);
 }
+// Tiles of keys enough that each is overwritten, and the block that has the first goes on to another.
+void attention_90(Device& d, Results& out) { attention_of(3, 413, 1, d, out); }
 
 void products_90(Device&, Results&) {
   if (!cuda::has_warpgroup_products()) throw std::runtime_error("the device's products are found wrong");

@@ -21,7 +21,7 @@ struct Backend {
   const char* name;
   bool has_f32;
   void (*fwd)(const AttentionFwd&, Stream);
-  void (*bwd)(const AttentionBwd&, Stream);  // null: the one of another backend
+  void (*bwd)(const AttentionBwd&, Stream);
   int64_t (*workspace)(const AttentionBwd&, Stream);
   void (*paged)(const PagedAttention&, Stream);
   int64_t (*paged_workspace)(const PagedAttention&, Stream);
@@ -44,11 +44,16 @@ inline std::vector<Backend> backends(DType t) {
 // With the kernels of devices before compute capability 9.0, where those differ.
 inline std::vector<Backend> attention_backends(DType t) {
   std::vector<Backend> all = backends(t);
-  if (t != DType::f32 && has_older_devices())
-    all.push_back(
-        {"cuda, aligned rows, 8.0", false,
-         [](const AttentionFwd& a, Stream s) { on_older_device([&] { fwd_in_each_order<Place::aligned>(a, s); }); },
-         nullptr, all[0].workspace, nullptr, nullptr, nullptr});
+  if (t == DType::f32 || !has_older_devices()) return all;
+  Backend older = all.back();
+  older.name = "cuda, aligned rows, 8.0";
+  older.fwd = [](const AttentionFwd& a, Stream s) {
+    on_older_device([&] { fwd_in_each_order<Place::aligned>(a, s); });
+  };
+  older.bwd = [](const AttentionBwd& a, Stream s) {
+    on_older_device([&] { bwd_in_each_order<Place::aligned>(a, s); });
+  };
+  all.push_back(older);
   return all;
 }
 #else
@@ -218,7 +223,6 @@ struct Run {
           Stream{threads});
   }
   void backward(const Backend& b, int threads) {
-    if (b.bwd == nullptr) return;
     prepare(b, threads);
     AttentionBwd a = bwd_args();
     a.workspace = workspace.data();

@@ -1,9 +1,9 @@
 // Blockwise attention, forward, on compute capability 9.0: scores and sums are products of a warpgroup, which read keys
 // and values from shared memory themselves. While the sums of one tile of keys are made, so are the scores of the next
 // (Shah et al. 2024, FlashAttention-3, algorithm 2); while one warpgroup has its softmax, another multiplies.
+#include "kernels/cuda/attention_panels.cuh"
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/table.h"
-#include "kernels/cuda/warpgroup.cuh"
 
 namespace rw::cuda {
 namespace {
@@ -17,27 +17,6 @@ struct WarpgroupShape {
   static constexpr size_t kShared = size_t{2} * kD * (kRows + 4 * kKeys);
   static_assert(tile_bytes<kD>(kRows) <= size_t{2} * kD * (kRows + 2 * kKeys) && kShared <= kMostSharedBytes90);
 };
-
-// Rows from `from` on, of which `rows` are there, into panels; zeros for the others. Done at the wait.
-template <int kRows, int kD, int kThreads, class T>
-__device__ __forceinline__ void load_panels(T* tile, const T* from, int64_t ld, int rows) {
-  constexpr int kPieces = kD / 8, kStep = kThreads / kPieces;
-  static_assert(kThreads % kPieces == 0 && kStep % 8 == 0);  // a thread stays in its column and its place of eight rows
-  // Three warpgroups leave no registers for addresses that go ahead.
-  [[maybe_unused]] constexpr int kUnroll = kThreads > 2 * kWarpgroup ? 1 : 8;
-  const int first = static_cast<int>(threadIdx.x) / kPieces, column = static_cast<int>(threadIdx.x) % kPieces * 8;
-  const T* at = from + first * ld + column;
-  T* to = tile + panel_place(kRows, first, column);
-#pragma unroll kUnroll
-  for (int row = 0; row < kRows; row += kStep) {
-    if (kRows % kStep == 0 || row + first < kRows) {
-      const bool there = row + first < rows;
-      copy_async(to, there ? at : from, there ? 16 : 0);
-    }
-    at += kStep * ld;
-    to += kStep * kPanel;
-  }
-}
 
 // What a warp has of its 16 rows.
 template <class T, int kD>
@@ -112,7 +91,7 @@ struct WarpgroupRows {
 };
 
 template <class T, int kD>
-__global__ void __launch_bounds__(WarpgroupShape<kD>::kThreads, 1) attention_warpgroup_kernel(FwdArgs<T> a) {
+__global__ void __launch_bounds__(WarpgroupShape<kD>::kThreads, 1) attention_fwd_warpgroup_kernel(FwdArgs<T> a) {
   using S = WarpgroupShape<kD>;
   using Rows = WarpgroupRows<T, kD>;
   DYN_SHARED_1024(T, shared);
@@ -164,28 +143,27 @@ __global__ void __launch_bounds__(WarpgroupShape<kD>::kThreads, 1) attention_war
 }
 
 template <class T, int kD>
-void launch(const AttentionFwd& a, const AttentionStrides& ld, Stream s) {
+void launch(const FwdArgs<T>& args, Stream s) {
   using S = WarpgroupShape<kD>;
-  constexpr BlockNeeds kBlock{S::kThreads, 65536 / S::kThreads / 8 * 8, S::kShared};
-  allow_shared(attention_warpgroup_kernel<T, kD>, kBlock.shared_bytes, kMostSharedBytes90);
-  LAUNCH((attention_warpgroup_kernel<T, kD>), walking_grid(kBlock), dim3(kBlock.threads), kBlock.shared_bytes,
-         native(s), fwd_args<T>(a, ld));
+  constexpr BlockNeeds kBlock{S::kThreads, most_registers(S::kThreads), S::kShared};
+  allow_shared(attention_fwd_warpgroup_kernel<T, kD>, kBlock.shared_bytes, kMostSharedBytes90);
+  LAUNCH((attention_fwd_warpgroup_kernel<T, kD>), walking_grid(kBlock), dim3(kBlock.threads), kBlock.shared_bytes,
+         native(s), args);
 }
 
 }  // namespace
 
-bool warpgroup_attention_fwd(const AttentionFwd& a, const AttentionStrides& ld, Stream s) {
+template <class T>
+bool warpgroup_attention_fwd(const FwdArgs<T>& args, int64_t d, Stream s) {
   if (!has_warpgroup_products()) return false;
-  bool took = false;
-  with_type(a.t, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (!std::is_same_v<T, float>)
-      with_head_size(a.d, [&](auto d) {
-        constexpr int kD = decltype(d)::value;
-        if constexpr (kD % kPanel == 0) launch<T, kD>(a, ld, s), took = true;
-      });
-  });
-  return took;
+  switch (d) {
+    case 64: launch<T, 64>(args, s); return true;
+    case 128: launch<T, 128>(args, s); return true;
+    case 256: launch<T, 256>(args, s); return true;
+    default: return false;
+  }
 }
+template bool warpgroup_attention_fwd<bf16>(const FwdArgs<bf16>&, int64_t, Stream);
+template bool warpgroup_attention_fwd<f16>(const FwdArgs<f16>&, int64_t, Stream);
 
 }  // namespace rw::cuda
