@@ -3,23 +3,11 @@
 // both make the probabilities anew from the forward's lse. With P the probabilities and delta = the row sums of d_o *
 // o:
 //   d_v = P^T d_o,  d_s = P * (d_o v^T - delta),  d_q = scale d_s k,  d_k = scale d_s^T q.
-#include "kernels/cuda/attention_plain_bwd.cuh"
-#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/attention_bwd_rows.cuh"
 #include "kernels/cuda/table.h"
 
 namespace rw::cuda {
 namespace {
-
-template <class T>
-struct BwdArgs {
-  T *d_q, *d_k, *d_v;
-  const T *d_o, *q, *k, *v;
-  const float *lse, *delta;  // (T,H); delta begins at the first sequence's first row
-  int64_t ldo, ldq, ldkv;
-  Sequences keys, queries;  // under the kv heads, under the heads
-  int group;
-  float scale;
-};
 
 // ---- d_k and d_v
 // -----------------------------------------------------------------------------------------------------
@@ -41,24 +29,13 @@ __device__ __forceinline__ void key_step(FragmentC (&d_k)[1][KeyShape<kD>::kColu
                                          int key_row, int column, const T* q, const T* d_o, const float* lse,
                                          const float* delta, int ahead, float scale_log2) {
   using S = KeyShape<kD>;
-  const int g = lane_index() / 4, t = lane_index() % 4;
   FragmentC p[1][S::kQueries / 8] = {};
   add_times_rows<kD, 1, S::kQueries>(p, k, key_row, q);
-#pragma unroll
-  for (int n = 0; n < S::kQueries / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int query = 8 * n + 2 * t + i % 2;
-      p[0][n].x[i] = exp2_fast(fmaf(p[0][n].x[i], scale_log2, kRaise<T> - lse[query]));
-      if (g + i / 2 * 8 > ahead + query) p[0][n].x[i] = 0;
-    }
+  probabilities_of_keys<T, S::kQueries>(p[0], lse, ahead, scale_log2);
   add_times_columns<kD, 1, S::kQueries, S::kColumns>(d_v, p, d_o, column);
   FragmentC d_p[1][S::kQueries / 8] = {};
   add_times_rows<kD, 1, S::kQueries>(d_p, v, key_row, d_o);
-#pragma unroll
-  for (int n = 0; n < S::kQueries / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) p[0][n].x[i] *= kLower<T> * (d_p[0][n].x[i] - delta[8 * n + 2 * t + i % 2]);
+  slopes_of_keys<T, S::kQueries>(p[0], d_p[0], delta);
   add_times_columns<kD, 1, S::kQueries, S::kColumns>(d_k, p, q, column);
 }
 
@@ -74,7 +51,6 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads) attention_bwd_keys_ker
   const int key_row = warp_index() % 4 * 16, column = warp_index() / 4 * S::kColumns;
   const int thread = static_cast<int>(threadIdx.x);
   const float scale_log2 = a.scale * kLog2E;
-  const int64_t first_row = a.keys.cu_seqlens[0];
   TileWalk<S::kKeys, Heaviest::first> walk;
   for (Tile tile; walk.next(a.keys, tile);) {
     const int per_head = (tile.length - tile.first + S::kQueries - 1) / S::kQueries;
@@ -90,19 +66,15 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads) attention_bwd_keys_ker
                                               tile.length - query_of(i));
       copy_async_commit();
     };
-    // Of the query that this thread brings: those behind the end have no probabilities.
-    float my_lse = 0, my_delta = 0;
+    RowFacts mine;  // of the query that this thread brings
     const auto read_row = [&](int i) {
       const int query = query_of(i) + thread;
-      const bool there = thread < S::kQueries && query < tile.length;
-      const int64_t row = tile.row(query);
-      my_lse = there ? a.lse[row * a.queries.heads + head_of(i)] * kLog2E : INFINITY;
-      my_delta = there ? a.delta[(row - first_row) * a.queries.heads + head_of(i)] : 0.F;
+      mine = row_facts(a, tile.row(query), head_of(i), thread < S::kQueries && query < tile.length);
     };
     const auto put_row = [&](int i) {
       if (thread >= S::kQueries) return;
-      lse[i % 2 * S::kQueries + thread] = my_lse;
-      delta[i % 2 * S::kQueries + thread] = my_delta;
+      lse[i % 2 * S::kQueries + thread] = mine.lse;
+      delta[i % 2 * S::kQueries + thread] = mine.delta;
     };
     __syncthreads();  // the last tile's readers are done
     load_tile<S::kKeys, kD, S::kThreads>(k, a.k + kv_at, a.ldkv, keys);
@@ -146,17 +118,10 @@ __device__ __forceinline__ void query_step(FragmentC (&d_q)[1][kD / 8], const T*
                                            const T* v, const float (&lse)[2], const float (&delta)[2], int ahead,
                                            float scale_log2) {
   using S = QueryShape<kD>;
-  const int g = lane_index() / 4, t = lane_index() % 4;
   FragmentC p[1][S::kKeys / 8] = {}, d_p[1][S::kKeys / 8] = {};
   add_times_rows<kD, 1, S::kKeys>(p, q, q_row, k);
   add_times_rows<kD, 1, S::kKeys>(d_p, d_o, q_row, v);
-#pragma unroll
-  for (int n = 0; n < S::kKeys / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float x = exp2_fast(fmaf(p[0][n].x[i], scale_log2, -lse[i / 2])) * (d_p[0][n].x[i] - delta[i / 2]);
-      p[0][n].x[i] = 8 * n + 2 * t + i % 2 > ahead + g + i / 2 * 8 ? 0.F : x;
-    }
+  slopes_of_queries<S::kKeys>(p[0], d_p[0], lse, delta, ahead, scale_log2);
   add_times_columns<kD, 1, S::kKeys, kD>(d_q, p, k, 0);
 }
 
@@ -168,7 +133,6 @@ __global__ void __launch_bounds__(QueryShape<kD>::kThreads, 2) attention_bwd_que
   T *const q = shared, *const d_o = q + S::kRows * kStride, *const k = d_o + S::kRows * kStride;
   T* const v = k + 2 * kKeyTile;
   const int q_row = warp_index() * 16;
-  const int64_t first_row = a.queries.cu_seqlens[0];
   TileWalk<S::kRows, Heaviest::last> walk;
   for (Tile tile; walk.next(a.queries, tile);) {
     const int64_t kv_at = tile.begin * a.ldkv + tile.head / a.group * kD, row0 = tile.row(tile.first);
@@ -187,8 +151,8 @@ __global__ void __launch_bounds__(QueryShape<kD>::kThreads, 2) attention_bwd_que
     float lse[2], delta[2];
     for (int i = 0; i < 2; ++i) {
       const int r = q_row + lane_index() / 4 + 8 * i;
-      lse[i] = r < queries ? a.lse[(row0 + r) * a.queries.heads + tile.head] * kLog2E : INFINITY;
-      delta[i] = r < queries ? a.delta[(row0 + r - first_row) * a.queries.heads + tile.head] : 0.F;
+      const RowFacts facts = row_facts(a, row0 + r, tile.head, r < queries);
+      lse[i] = facts.lse, delta[i] = facts.delta;
     }
     FragmentC d_q[1][kD / 8] = {};
     for (int i = 0; i < n; ++i) {
@@ -241,7 +205,8 @@ bool bwd_by_tensor_cores(const AttentionBwd& a, const AttentionStrides& ld, cons
                         .queries = sequences_of(a, a.heads),
                         .group = group_of(a),
                         .scale = a.scale};
-  return with_head_size(a.d, [&](auto d) { launch_bwd<T, decltype(d)::value>(args, s); });
+  return warpgroup_attention_bwd(args, a.d, s) ||
+         with_head_size(a.d, [&](auto d) { launch_bwd<T, decltype(d)::value>(args, s); });
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 // (kernels/simt). Included last: thread indices are macros on the host.
 //
 // What kernels hold to, so that both are the same program:
-//   SHARED(T, name, n) and DYN_SHARED(T, name) declare shared memory; LAUNCH starts a kernel; nothing else does.
-//   No return before a barrier, no barrier or warp operation in divergent code; whoever reuses shared scratch ends with
-//   a barrier. Full masks; a warp has 32 lanes. Blocks are independent; no globals, textures, __constant__.
-//   PTX only in arch.cuh, beside its meaning in C++. Operators on bf16 and f16 only through float.
+//   SHARED(T, name, n) and DYN_SHARED(T, name) (DYN_SHARED_1024: at 1024 bytes) declare shared memory; LAUNCH starts a
+//   kernel; nothing else does. No return before a barrier, no barrier or warp operation in divergent code; whoever
+//   reuses shared scratch ends with a barrier. Full masks; a warp has 32 lanes. Blocks are independent; no globals,
+//   textures, __constant__. PTX only in arch.cuh and warpgroup.cuh, beside its meaning in C++. Operators on bf16 and
+//   f16 only through float.
 #pragma once
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
@@ -18,6 +19,9 @@
 #define DYN_SHARED(T, name)                                   \
   extern __shared__ __align__(128) unsigned char rw_shared[]; \
   T* const name = reinterpret_cast<T*>(rw_shared)
+#define DYN_SHARED_1024(T, name)                                    \
+  extern __shared__ __align__(1024) unsigned char rw_shared_1024[]; \
+  T* const name = reinterpret_cast<T*>(rw_shared_1024)
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)          \
   do {                                                                  \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__); \
@@ -35,6 +39,7 @@
       }(),                                                   \
       sizeof(T) * (n)))
 #define DYN_SHARED(T, name) T* const name = static_cast<T*>(::rw::simt::dynamic_shared_memory())
+#define DYN_SHARED_1024(T, name) DYN_SHARED(T, name)
 #define LAUNCH(function, grid_shape, block_shape, dynamic_bytes, stream, ...)                              \
   do {                                                                                                     \
     ::rw::simt::launch({.grid = (grid_shape),                                                              \

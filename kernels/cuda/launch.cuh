@@ -11,7 +11,7 @@
 
 namespace rw::cuda {
 
-constexpr size_t kMostSharedBytes = 163 << 10;  // a block's, of compute capability 8.0; 9.0 has 227 KiB
+constexpr size_t kMostSharedBytes = 163 << 10, kMostSharedBytes90 = 227 << 10;  // a block's, of 8.0 and of 9.0
 
 inline cudaStream_t native(Stream s) { return static_cast<cudaStream_t>(s.native); }
 
@@ -36,8 +36,8 @@ inline dim3 blocks_for(int64_t n, int64_t per_block) {
 
 // Lets a kernel have so much dynamic shared memory: more than 48 KiB must be asked for.
 template <class Kernel>
-void allow_shared(Kernel* kernel, size_t bytes) {
-  CHECK(bytes <= kMostSharedBytes, "cuda ops: %zu bytes of shared memory, at most %zu", bytes, kMostSharedBytes);
+void allow_shared(Kernel* kernel, size_t bytes, size_t most = kMostSharedBytes) {
+  CHECK(bytes <= most, "cuda ops: %zu bytes of shared memory, at most %zu", bytes, most);
   if (bytes > (size_t{48} << 10))
     RW_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(bytes)));

@@ -17,6 +17,10 @@ const Ops& device_ops();
 // The largest head size that attention_fwd and attention_bwd take: what a block's shared memory has room for.
 int64_t most_attention_head_size();
 
+// Whether the device of this host thread has products of warpgroups (compute capability 9.0), and they give the right
+// sums. The first time that a device is asked it is tried, which waits for it: not while a stream is captured.
+bool has_warpgroup_products();
+
 void gemm(const Gemm&, Stream);
 void gemm_pack(const GemmPack&, Stream);
 int64_t gemm_workspace(const Gemm&, Stream);

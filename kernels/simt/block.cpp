@@ -16,11 +16,22 @@ namespace {
 enum class State : uint8_t { ready, at_barrier, in_warp, done };
 
 struct Block;
+struct Copy {
+  void* to;
+  const void* from;
+  int bytes, group;
+};
+struct Copies {
+  std::vector<Copy> under_way;
+  int committed = 0;
+  bool fenced = true;
+};
 struct Thread {
   ThreadView view;
   State state = State::ready;
   unsigned flat = 0;
   Block* block = nullptr;
+  Copies copies;
   Fiber fiber;
 };
 // One operation under way in a warp.
@@ -138,6 +149,9 @@ void run_block(Block& b, uint3 index) {
     Thread& t = *b.threads[i];
     t.state = State::ready;
     t.view.block = index;
+    t.copies.under_way.clear();
+    t.copies.committed = 0;
+    t.copies.fenced = true;
     t.fiber.start(run_body, &t);
   }
   const unsigned warps = (b.n + kWarpSize - 1) / kWarpSize;
@@ -238,6 +252,25 @@ void* shared_memory(const void* tag, size_t bytes) {
   return b.shared_begin() + begin;
 }
 void* dynamic_shared_memory() { return running->block->shared_begin(); }
+
+void copy_later(void* to, const void* from, int bytes) {
+  Copies& c = running->copies;
+  c.under_way.push_back({to, from, bytes, c.committed});
+}
+void commit_copies() { ++running->copies.committed; }
+void wait_for_copies(int n) {
+  Copies& c = running->copies;
+  const auto done = [&](const Copy& copy) { return copy.group < c.committed - n; };
+  for (const Copy& copy : c.under_way) {
+    if (!done(copy)) continue;
+    if (copy.bytes > 0) std::memcpy(copy.to, copy.from, 16);
+    else std::memset(copy.to, 0, 16);
+    c.fenced = false;
+  }
+  std::erase_if(c.under_way, done);
+}
+void fence_copies() { running->copies.fenced = true; }
+bool copies_fenced() { return running->copies.fenced; }
 
 void meet_in_warp(const char* op, uint32_t mask, void* mine, WarpAct act) {
   Thread& t = *running;

@@ -52,4 +52,15 @@ using WarpAct = void (*)(void* const* brought);
 void meet_in_warp(const char* op, uint32_t mask, void* mine, WarpAct act);
 unsigned lane();
 
+// Asynchronous copies of this thread to shared memory (cp.async): made when it waits for their group, so that what is
+// read too soon is what lay there before. `bytes` of 16; the others are zeros.
+void copy_later(void* to, const void* from, int bytes);
+void commit_copies();
+// Until at most n groups are under way.
+void wait_for_copies(int n);
+// Tensor cores that read shared memory themselves see copies after a fence (fence.proxy.async) by the thread that made
+// them. copies_fenced: this thread's all are.
+void fence_copies();
+bool copies_fenced();
+
 }  // namespace rw::simt

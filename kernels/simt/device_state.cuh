@@ -64,6 +64,7 @@ struct Device : std::enable_shared_from_this<Device> {
   std::string fault;
   cudaError_t error = cudaSuccess;  // of the last call, until it is asked for
   int devices = 8;                  // seen by this process
+  int capability = 90;
 };
 
 // The device that this host thread works on: its own, until it uses another's stream.

@@ -9,6 +9,7 @@
 namespace rw::simt {
 
 void set_devices(int n) { device().devices = n; }
+void set_capability(int capability) { device().capability = capability; }
 
 }  // namespace rw::simt
 
@@ -73,7 +74,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int i) {
   std::strcpy(out->name, "simulated GPU");
   size_t free_bytes = 0;
   cudaMemGetInfo(&free_bytes, &out->totalGlobalMem);
-  out->major = 9;
+  out->major = device().capability / 10;
+  out->minor = device().capability % 10;
   out->multiProcessorCount = kMultiprocessors;
   return cudaSuccess;
 }
@@ -131,8 +133,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(kMostSharedBytes); break;
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
     case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = device().capability / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = device().capability % 10; break;
     default: return tell(cudaErrorInvalidValue);
   }
   return cudaSuccess;

@@ -82,7 +82,8 @@ void pause(Device& d, int times) {
 
 Device::Device()
     : limit(static_cast<size_t>(number_from("RANKWRIGHT_SIMT_MEMORY", 0))),
-      devices(static_cast<int>(number_from("RANKWRIGHT_SIMT_DEVICES", 8))) {
+      devices(static_cast<int>(number_from("RANKWRIGHT_SIMT_DEVICES", 8))),
+      capability(static_cast<int>(number_from("RANKWRIGHT_SIMT_CAPABILITY", 90))) {
   if (number_from("RANKWRIGHT_SIMT_GUARD", 0) != 0) guard = std::make_unique<GuardedMemory>();
   default_queue.device = this;
   queues.push_back(&default_queue);

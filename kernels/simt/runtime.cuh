@@ -12,6 +12,7 @@
 //   RANKWRIGHT_SIMT_GUARD=1     set_guard(true)
 //   RANKWRIGHT_SIMT_MEMORY=N    set_memory_limit(N)
 //   RANKWRIGHT_SIMT_DEVICES=N   set_devices(N)
+//   RANKWRIGHT_SIMT_CAPABILITY=80   set_capability(80)
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -65,5 +66,7 @@ struct DeviceBlock {
 DeviceBlock device_block(const void* address);
 // How many devices this process sees; -1: the driver is too old for any. Without being told: 8.
 void set_devices(int n);
+// The compute capability that devices say they have, times ten; without being told: 90.
+void set_capability(int capability);
 
 }  // namespace rw::simt

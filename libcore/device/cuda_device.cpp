@@ -83,6 +83,7 @@ class CudaDevice final : public Device, private DeviceMemory {
       // Apart from the default stream, which library code may use and wait for.
       RW_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
       copies_.emplace(index_);
+      try_cuda_device();
     });
   }
   ~CudaDevice() override {

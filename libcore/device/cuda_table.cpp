@@ -25,6 +25,8 @@ const Ops& cuda_device_ops() {
   return table;
 }
 
+void try_cuda_device() { cuda::has_warpgroup_products(); }
+
 int64_t cuda_most_head_size() { return cuda::most_attention_head_size(); }
 
 }  // namespace rw

@@ -13,5 +13,12 @@ template <class F>
 void in_each_order(const F& f) {
   each_order([](const void* argument) { (*static_cast<const F*>(argument))(); }, &f);
 }
+// f on a device of compute capability 8.0, where there is one beside the others: in the simulator.
+bool has_older_devices();
+void older_device(void (*f)(const void*), const void* argument);
+template <class F>
+void on_older_device(const F& f) {
+  older_device([](const void* argument) { (*static_cast<const F*>(argument))(); }, &f);
+}
 
 }  // namespace rw::test

@@ -279,11 +279,11 @@ void embedding(Device& d, Results& out) {
   out.add(x, rows * c);
 }
 
-// Many short sequences, so that each block has several tiles.
-void attention(Device& d, Results& out) {
-  const int64_t sequences = 23, heads = 2, width = 64, rows = 21 * sequences, n = rows * heads * width;
+// Of `sequences` of `length` rows in bf16, heads of 64, forward and backward.
+void attention_of(int32_t sequences, int32_t length, int64_t heads, Device& d, Results& out) {
+  const int64_t width = 64, rows = int64_t{length} * sequences, n = rows * heads * width;
   std::vector<int32_t> cu;
-  for (int32_t i = 0; i <= sequences; ++i) cu.push_back(21 * i);
+  for (int32_t i = 0; i <= sequences; ++i) cu.push_back(length * i);
   void *o = d.half_space(n), *d_q = d.half_space(n), *d_k = d.half_space(n), *d_v = d.half_space(n);
   AttentionBwd b{.d_q = d_q,
                  .d_k = d_k,
@@ -323,16 +323,37 @@ void attention(Device& d, Results& out) {
     out.add_halves(x, n);
 }
 
+// Many short sequences, so that each block has several tiles.
+void attention(Device& d, Results& out) {
+  simt::set_capability(80);
+  attention_of(23, 21, 2, d, out);
+  simt::set_capability(90);
+}
+// Tiles of keys enough that each is overwritten, and the block that has the first goes on to another.
+void attention_90(Device& d, Results& out) { attention_of(3, 413, 1, d, out); }
+
+void products_90(Device&, Results&) {
+  if (!cuda::has_warpgroup_products()) throw std::runtime_error("the device's products are found wrong");
+}
+
 struct Case {
   const char* name;
   void (*run)(Device&, Results&);
 };
-constexpr Case kCases[] = {{"norm", norm},           {"bias", bias},
-                           {"gemm_pack", gemm_pack}, {"cross_entropy", cross_entropy},
-                           {"gelu", gelu},           {"gelu_product", gelu_product},
-                           {"rope", rope},           {"add", add},
-                           {"read", read},           {"adamw", adamw},
-                           {"embedding", embedding}, {"attention", attention}};
+constexpr Case kCases[] = {{"norm", norm},
+                           {"bias", bias},
+                           {"gemm_pack", gemm_pack},
+                           {"cross_entropy", cross_entropy},
+                           {"gelu", gelu},
+                           {"gelu_product", gelu_product},
+                           {"rope", rope},
+                           {"add", add},
+                           {"read", read},
+                           {"adamw", adamw},
+                           {"embedding", embedding},
+                           {"attention", attention},
+                           {"attention_90", attention_90},
+                           {"products_90", products_90}};
 
 // What was wrong; "" nothing.
 std::string look(const Case& c) {

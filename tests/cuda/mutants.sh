@@ -78,7 +78,8 @@ for part in block cublaslt fiber devices graphs guarded_memory memory queues str
 done
 
 for pair in norm:norm bias:bias gemm_finish:gemm_pack cross_entropy:cross_entropy activation:gelu gemm:gelu_product rope:rope elementwise:add \
-  elementwise:read optimizer:adamw embedding:embedding attention_fwd:attention attention_bwd:attention; do
+  elementwise:read optimizer:adamw embedding:embedding attention_fwd:attention attention_bwd:attention \
+  attention_fwd_warpgroup:attention_90 attention_bwd_warpgroup:attention_90 warpgroup_probe:products_90; do
   mutant "without a fault: ${pair#*:} of ${pair%:*}" "${pair%:*}" "${pair#*:}" - ''
 done
 
@@ -88,11 +89,31 @@ mutant 'missing barrier: column sums' bias bias columns.cuh 's/^ *__syncthreads\
 mutant 'missing barrier: the turned tile' gemm_finish gemm_pack gemm_finish.cu 's/^ *__syncthreads\(\);$//'
 mutant 'missing barrier: softmax of a row' cross_entropy cross_entropy cross_entropy.cu '0,/^ *__syncthreads\(\);$/s/__syncthreads\(\);//'
 mutant 'missing barrier: keys of attention' attention_fwd attention attention_fwd.cu 's/__syncthreads\(\);  \/\/ this tile is there.*//'
+mutant 'missing barrier: keys of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/__syncthreads\(\);  \/\/ keys i and values.*//'
 
 # Scratch is written again while others still read it.
 mutant 'scratch reused: sums of a block' norm norm reduce.cuh '/lane < warps/,/return v/s/__syncthreads\(\);//'
 mutant 'scratch reused: queries of attention' attention_fwd attention attention_fwd.cu 's/__syncthreads\(\);  \/\/ the last tile.s readers are done//'
 mutant 'scratch reused: keys of attention backward' attention_bwd attention attention_bwd.cu '0,/the last tile.s readers/s/__syncthreads\(\);  \/\/ the last tile.s readers are done//'
+mutant 'scratch reused: rows of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/__syncthreads\(\);  \/\/ the last tile.s readers are done//'
+mutant 'scratch reused: queries of a warpgroup backward' attention_bwd_warpgroup attention_90 attention_bwd_warpgroup.cu 's/__syncthreads\(\);  \/\/ no tile is read any more.*//'
+mutant 'scratch reused: values of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/v \+ \(i \+ 1\) % 2 \* kKeyTile/v + i % 2 * kKeyTile/'
+
+# What is asynchronous is not waited for.
+mutant 'missing wait: copies of keys' attention_fwd attention attention_fwd.cu 's/copy_async_wait<0>\(\);//'
+mutant 'missing wait: copies of queries backward' attention_bwd attention attention_bwd.cu '0,/copy_async_wait<.>\(\);/s/copy_async_wait<.>\(\);//'
+mutant 'missing wait: copies for a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/copy_async_wait<0>\(\);//'
+mutant 'missing wait: copies for a warpgroup backward' attention_bwd_warpgroup attention_90 attention_bwd_warpgroup.cu 's/copy_async_wait<0>\(\);//'
+mutant 'missing wait: slopes of a warpgroup' attention_bwd_warpgroup attention_90 attention_bwd_warpgroup.cu '/wait<1>/{N;s/.*wait<1>\(\);\n( *settle\(d_p\))/\1/;}'
+mutant 'missing wait: scores of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/products\.wait<1>\(\);//'
+mutant 'missing wait: sums of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu '/wait<1>/,/settle_sums/s/products\.wait<0>\(\);//'
+mutant 'missing fence: copies that tensor cores read' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/^ *fence_shared_writes\(\);$//'
+
+# A factor is not where its descriptor says: the device is asked before anything relies on it.
+mutant 'wrong descriptor: eight rows' warpgroup_probe products_90 warpgroup.cuh 's/kEightRows = 1024/kEightRows = 512/'
+mutant 'wrong descriptor: the next panel' warpgroup_probe products_90 warpgroup.cuh 's/kRows \* kPanel \* 2\)/kRows * kPanel)/'
+mutant 'wrong descriptor: no swizzle' warpgroup_probe products_90 warpgroup.cuh 's/\^ \(row % 8\)\)/^ 0)/'
+mutant 'wrong descriptor: rows and columns exchanged' warpgroup_probe products_90 warpgroup.cuh 's/\.along = Along::rows/.along = Along::columns/'
 
 # One element too far.
 mutant 'out of bounds: gelu' activation gelu activation.cu 's/if \(i < n\) y\[i\]/if (i <= n) y[i]/'

@@ -12,4 +12,11 @@ void each_order(void (*f)(const void*), const void* argument) {
   simt::set_order(simt::Order::forward);
 }
 
+bool has_older_devices() { return true; }
+void older_device(void (*f)(const void*), const void* argument) {
+  simt::set_capability(80);
+  f(argument);
+  simt::set_capability(90);
+}
+
 }  // namespace rw::test

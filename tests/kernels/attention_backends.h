@@ -41,6 +41,21 @@ inline std::vector<Backend> backends(DType t) {
                    kv_write_in_each_order});
   return all;
 }
+// With the kernels of devices before compute capability 9.0, where those differ.
+inline std::vector<Backend> attention_backends(DType t) {
+  std::vector<Backend> all = backends(t);
+  if (t == DType::f32 || !has_older_devices()) return all;
+  Backend older = all.back();
+  older.name = "cuda, aligned rows, 8.0";
+  older.fwd = [](const AttentionFwd& a, Stream s) {
+    on_older_device([&] { fwd_in_each_order<Place::aligned>(a, s); });
+  };
+  older.bwd = [](const AttentionBwd& a, Stream s) {
+    on_older_device([&] { bwd_in_each_order<Place::aligned>(a, s); });
+  };
+  all.push_back(older);
+  return all;
+}
 #else
 #define RW_BACKEND(ns, f32, fwd, bwd, paged)                                                                \
   Backend {                                                                                                 \
@@ -61,6 +76,7 @@ inline std::vector<Backend> backends(DType t) {
   return all;
 }
 #undef RW_BACKEND
+inline std::vector<Backend> attention_backends(DType t) { return backends(t); }
 #endif
 
 // `rows` rows of a wider buffer: each row has `width` elements of ours at `column` of `stride`. What is not ours holds
