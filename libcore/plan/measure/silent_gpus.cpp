@@ -12,9 +12,10 @@ GpuSilence silence_of(const std::string& driver) {
   if (driver.empty())
     return {"no kernel driver has taken them", "install NVIDIA's driver, and load it: nvidia-smi must list the GPUs"};
   if (driver == "nvidia")
-    return {"NVIDIA's driver has taken them, but nvidia-smi is not found or fails",
-            "put nvidia-smi into the PATH, and look at what it prints: after an update of the driver the host must be "
-            "started again"};
+    return {
+        "NVIDIA's driver has taken them, but nvidia-smi is not found or fails",
+        "look at what nvidia-smi prints (after an update of the driver the host must be started again); a container "
+        "must be started with its GPUs (docker run --gpus all)"};
   if (driver == "nouveau")
     return {"the driver nouveau has taken them, which CUDA cannot use",
             "install NVIDIA's driver, keep nouveau from loading, and start the host again"};
