@@ -10,6 +10,7 @@
 #include "libcore/base/files.h"
 #include "libcore/plan/measure/discover.h"
 #include "libcore/plan/measure/joined_topology.h"
+#include "libcore/plan/measure/pci_names.h"
 #include "libcore/plan/measure/silent_gpus.h"
 
 namespace rw {
@@ -60,6 +61,16 @@ TEST_CASE("one GPU below a root port, without a name; its sound, Ethernet and so
   CHECK(t.gpus == std::vector<BusGpu>{{"0000:01:00.0", "PCI device 10de:2684", ""}});
   CHECK(t.ways == GpuTopology{.gpus = {{{"X"}, {}, {0, 1}, 0}}, .nics = {}, .nic_cores = {}, .knows_nvlink = false});
   CHECK(gpu_topology_text(t.ways) == "1 GPU");
+}
+
+TEST_CASE("two GPUs below one port") {
+  std::string text = read_file(host_file("root_port"));
+  text.replace(text.find("0403 [10de:22ba]"), 4, "0302");
+  const PciTopology t = parse_pci_topology(text, "x");
+  REQUIRE(t.gpus.size() == 2);
+  CHECK(t.gpus[1] == BusGpu{"0000:01:00.1", "PCI device 10de:22ba", ""});
+  CHECK(t.ways.gpus[0].gpus == Ways{"X", "PIX"});
+  CHECK(t.ways.gpus[1].gpus == Ways{"PIX", "X"});
 }
 
 TEST_CASE("a host without GPUs, and one that hides its bus") {
@@ -131,6 +142,23 @@ TEST_CASE("addresses have one spelling, and drivers are the kernel's") {
   fs::create_symlink("../../../../bus/pci/drivers/vfio-pci", device / "driver");
   CHECK(pci_driver(root, "0000:1b:00.0") == "vfio-pci");
   CHECK(pci_driver(root, "0000:1c:00.0").empty());
+  fs::remove_all(root);
+}
+
+TEST_CASE("names from pci.ids") {
+  const std::string list =
+      "# a list\n\n10dd  Another\n\t2330  not this\n10de  NVIDIA Corporation\n\t2321  GH100 [H100L 94GB]\n"
+      "\t\t2330 1  a board\n\t2330  GH100 [H100 SXM5 80GB]\r\n10df  Emulex\n\t2331  not this either";
+  CHECK(pci_name(list, {0x10de, 0x2330}) == "GH100 [H100 SXM5 80GB]");
+  CHECK(pci_name(list, {0x10df, 0x2331}) == "not this either");
+  CHECK(pci_name(list, {0x10de, 0x2331}).empty());
+  CHECK(pci_name(list, {0x10e0, 0x2331}).empty());
+  CHECK(pci_name("", {0x10de, 0x2330}).empty());
+  const fs::path root = fs::temp_directory_path() / ("rw_pci_ids_" + std::to_string(::getpid()));
+  CHECK(read_pci_ids(root).empty());
+  fs::create_directories(root / "usr/share/hwdata");
+  write_file_atomic(root / "usr/share/hwdata/pci.ids", list);
+  CHECK(read_pci_ids(root) == list);
   fs::remove_all(root);
 }
 

@@ -11,6 +11,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/plan/measure/pci_names.h"
 
 namespace rw {
 
@@ -30,9 +31,10 @@ Topology new_topology() {
   if (hwloc_topology_init(&raw) != 0) raw = nullptr;
   Topology topology(raw, hwloc_topology_destroy);
   if (raw == nullptr) return topology;
-  // Those that start a GPU's or a display's library, or run on every core in turn (x86). Not all are in every build of
-  // hwloc: it refuses the name then.
-  for (const char* part : {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero", "x86"})
+  // Those that start a GPU's or a display's library, or run on every core in turn (x86), or may not run in two threads
+  // and leak (pci: libpciaccess; without it hwloc reads the kernel's files). Not all are in every build of hwloc: it
+  // refuses the name then.
+  for (const char* part : {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero", "x86", "pci"})
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, part);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   // The cores near a GPU are the same whether this process may run there or not.
@@ -106,10 +108,12 @@ std::string way(const Device& a, const Device& b) {
   return std::max(a.above.size(), b.above.size()) - shared <= kOneSwitch ? "PIX" : "PXB";
 }
 
-std::string gpu_name(hwloc_obj_t object) {
-  const char* name = hwloc_obj_get_info_by_name(object, "PCIDevice");
-  if (name != nullptr && *name != '\0') return name;
+std::string gpu_name(hwloc_obj_t object, std::string_view pci_ids) {
+  const char* told = hwloc_obj_get_info_by_name(object, "PCIDevice");
+  if (told != nullptr && *told != '\0') return told;
   const PciAttributes& pci = object->attr->pcidev;
+  const std::string name = pci_name(pci_ids, {.vendor = pci.vendor_id, .device = pci.device_id});
+  if (!name.empty()) return name;
   return fmt::format("PCI device {:04x}:{:04x}", unsigned{pci.vendor_id}, unsigned{pci.device_id});
 }
 
@@ -121,12 +125,12 @@ bool by_address(const Device& a, const Device& b) {
   return std::tuple(key(a), std::string_view(a.name)) < std::tuple(key(b), std::string_view(b.name));
 }
 
-std::vector<Device> gpus_of(hwloc_topology_t topology) {
+std::vector<Device> gpus_of(hwloc_topology_t topology, std::string_view pci_ids) {
   std::vector<Device> found;
   for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_pcidev(topology, o)) != nullptr;) {
     const PciAttributes& pci = o->attr->pcidev;
     if (pci.vendor_id == kNvidia && (pci.class_id == kVga || pci.class_id == k3d))
-      found.push_back(device_of(topology, o, gpu_name(o)));
+      found.push_back(device_of(topology, o, gpu_name(o, pci_ids)));
   }
   std::sort(found.begin(), found.end(), by_address);
   return found;
@@ -148,8 +152,8 @@ std::vector<Device> cards_of(hwloc_topology_t topology) {
   return found;
 }
 
-PciTopology facts_of(hwloc_topology_t topology) {
-  const std::vector<Device> gpus = gpus_of(topology), cards = cards_of(topology);
+PciTopology facts_of(hwloc_topology_t topology, std::string_view pci_ids) {
+  const std::vector<Device> gpus = gpus_of(topology, pci_ids), cards = cards_of(topology);
   PciTopology out;
   out.ways.knows_nvlink = false;
   for (const Device& gpu : gpus) {
@@ -199,7 +203,7 @@ PciTopology parse_pci_topology(const std::string& xml, const std::string& where)
       hwloc_topology_set_xmlbuffer(topology.get(), xml.c_str(), static_cast<int>(xml.size() + 1)) != 0 ||
       hwloc_topology_load(topology.get()) != 0)
     refuse_xml(where);
-  return facts_of(topology.get());
+  return facts_of(topology.get(), "");
 }
 
 PciTopology read_pci_topology() {
@@ -208,7 +212,7 @@ PciTopology read_pci_topology() {
     return parse_pci_topology(read_file(file), fmt::format("HWLOC_XMLFILE={}", file));
   const Topology topology = new_topology();
   if (topology == nullptr || hwloc_topology_load(topology.get()) != 0) return {};
-  PciTopology facts = facts_of(topology.get());
+  PciTopology facts = facts_of(topology.get(), read_pci_ids("/"));
   for (BusGpu& gpu : facts.gpus) gpu.driver = pci_driver("/", gpu.bus_id);
   return facts;
 }

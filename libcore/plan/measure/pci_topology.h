@@ -12,7 +12,7 @@ namespace rw {
 
 struct BusGpu {
   std::string bus_id;  // "0000:1b:00.0"
-  std::string name;    // "GH100 [H100 SXM5 80GB]"; "PCI device 10de:2330" where this host has no list of names
+  std::string name;  // "GH100 [H100 SXM5 80GB]"; "PCI device 10de:2330" where this host has no list of names (pci.ids)
   std::string driver;  // of the kernel: "nvidia", "nouveau", "vfio-pci"; "": none has taken it
   bool operator==(const BusGpu&) const = default;
 };
