@@ -37,6 +37,8 @@ void print_summary(const Discovered& found) {
                  node.link_latency * 1e6);
   }
   for (const std::string& note : found.notes) fmt::print(stderr, "  {}\n", note);
+  if (found.has_unused_gpus)
+    log_warning("this host's GPUs do not answer: the cluster is of its CPUs alone (the first notes say why)");
   if (!found.is_quiet) log_warning("the machine was not quiet; run dplan discover again when it is idle");
 }
 

@@ -17,10 +17,29 @@ expect 0 ' 0 failed' 'two ranks of this host' mpirun -n 2 "${preflight[@]}"
 expect 0 'pass  network.reach' 'without mpirun' "${preflight[@]}"
 is 'nothing is left where the disk was tried' "$(ls -A here)" ''
 timeout 120 mpirun -n 2 "${preflight[@]}" --json >preflight.json 2>preflight.err </dev/null
-is 'one JSON object' "$(python3 -c 'import json; d = json.load(open("preflight.json")); print(d["ranks"], len(d["facts"]), len(d["pair_matrix"]["pairs"]), len(d["checks"]))')" '2 2 1 29'
+is 'one JSON object' "$(python3 -c 'import json; d = json.load(open("preflight.json")); print(d["ranks"], len(d["facts"]), len(d["pair_matrix"]["pairs"]), len(d["checks"]))')" '2 2 1 31'
 for id in software.binary software.versions software.environment network.clock_skew network.reach resources.disk; do
   is "$id passes" "$(status $id)" pass
 done
+# The PCI bus of another machine, whose GPUs do not answer; its cores are not these, but the numbers are.
+mkdir silent && printf '#!/bin/sh\nexit 9\n' >silent/nvidia-smi && chmod +x silent/nvidia-smi
+there=(env CUDA_VISIBLE_DEVICES= PATH="$PWD/silent:$PATH" HWLOC_XMLFILE="$source_dir/tests/plan/hosts/two_sockets.xml")
+timeout 120 mpirun -n 1 "${there[@]}" "${preflight[@]}" --json >preflight.json 2>preflight.err </dev/null
+is 'GPUs without a driver warn' "$(status resources.gpu_driver)" warn
+holds 'and are told' "$(told resources.gpu_driver)" '4 x GH100 [H100 SXM5 80GB] at 0000:13:00.0, 0000:17:00.0, 0000:83:00.0, 0000:87:00.0: no kernel driver'
+holds 'their ways too, from the bus' "$(told resources.gpu_links)" '4 GPUs, PHB between 2 pairs, SYS between 4 pairs (NVLink not told); nearest NICs GPU 0 mlx5_0'
+if taskset -c 0 true 2>/dev/null; then
+  there+=(taskset -c 0)
+  timeout 120 mpirun -n 3 --bind-to none "${there[@]}" "${preflight[@]}" --json >preflight.json 2>preflight.err </dev/null
+  is 'ranks far from their GPU warn' "$(status resources.gpu_cores)" warn
+  holds 'and are told' "$(told resources.gpu_cores)" 'runs on cores from 0 on, GPU 2 is near those from 4 on'
+  is 'no card is named: well' "$(status resources.nic_cores)" pass
+  timeout 120 mpirun -n 1 --bind-to none -x UCX_NET_DEVICES=mlx5_2:1 "${there[@]}" "${preflight[@]}" --json >preflight.json 2>preflight.err </dev/null
+  holds 'a card of the other socket is told' "$(told resources.nic_cores)" 'has UCX_NET_DEVICES=mlx5_2:1, but mlx5_0 is near its cores'
+else
+  printf 'skipped: ranks far from their GPU (core 0 is not ours)\n'
+fi
+expect 2 'HWLOC_XMLFILE=preflight.err: expected a host' 'a topology that is none' env HWLOC_XMLFILE=preflight.err "${preflight[@]}"
 expect 3 'fail  resources.memory' 'memory that nobody has' mpirun -n 2 "${preflight[@]}" --min-memory 1000000G
 is 'once' "$(mpirun -n 2 "${preflight[@]}" --min-memory 1000000G 2>&1 | grep -c 'fail  resources.memory')" 1
 expect 3 'fail  resources.disk' 'a folder that cannot be written' mpirun -n 2 "${preflight[@]}" --out /proc/nowhere

@@ -45,6 +45,28 @@ expect 2 'bad.jsonl:1' 'a bad line has its number' "$plan" serve --model llama-3
 # ---- discover, calibrate ----
 expect 0 '' 'this machine' "$plan" discover --ranks-per-node 1 --threads 1 --seconds 0.05 -o here.toml
 expect 0 'tp 1 x pp 1' 'and a plan for it' "$plan" train --model tiny-llama --cluster ./here.toml --global-batch 8 --seq-len 32
+# What nvidia-smi and the PCI bus of another machine tell: a nvidia-smi of our own, and a file in hwloc's XML.
+hosts=$source_dir/tests/plan/hosts
+mkdir silent without_topo answering
+printf '#!/bin/sh\nexit 9\n' >silent/nvidia-smi
+printf '#!/bin/sh\ncase "$*" in\n*--query-gpu=name,memory.total,pci.bus_id*) printf "NVIDIA H100 80GB HBM3, 81559, 00000000:17:00.0\\nNVIDIA H100 80GB HBM3, 81559, 00000000:87:00.0\\n" ;;\n*) exit 9 ;;\nesac\n' >without_topo/nvidia-smi
+printf '#!/bin/sh\n[ "$*" != "topo -m" ] && exec %q/without_topo/nvidia-smi "$@"\nprintf "\\tGPU0\\tGPU1\\tCPU Affinity\\nGPU0\\t X \\tNV18\\tN/A\\nGPU1\\tNV18\\t X \\tN/A\\n"\n' "$PWD" >answering/nvidia-smi
+# ./there SMI XML: dplan discover where SMI is nvidia-smi's folder.
+printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES= PATH=%q/$1:$PATH HWLOC_XMLFILE=$2 exec %q discover --ranks-per-node 1 --threads 1 --seconds 0 -o there.toml\n' "$PWD" "$plan" >there
+chmod +x ./*/nvidia-smi there
+expect 0 "warning: this host's GPUs do not answer" 'GPUs that do not answer are not passed over' ./there silent "$hosts/two_sockets.xml"
+expect 0 "# not in this file: this host's NVIDIA GPUs, 4 x GH100 [H100 SXM5 80GB] at 0000:13:00.0" 'the file says so' cat there.toml
+expect 0 'install NVIDIA' 'and what to do' cat there.toml
+expect 0 'PHB between 2 pairs, SYS between 4 pairs (NVLink not told); nearest NICs GPU 0 mlx5_0' 'and what the bus tells' cat there.toml
+./there silent "$hosts/no_gpus.xml" 2>there.err
+is 'a machine without GPUs has nothing to be told' "$(grep -c 'GPU' there.toml there.err | tr '\n' ' ')" 'there.toml:0 there.err:0 '
+expect 0 '2 x h100-sxm' 'two GPUs of four' ./there answering "$hosts/two_sockets.xml"
+expect 0 '2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_1, GPU 1 mlx5_3' 'cards from the bus beside NVLink from nvidia-smi' cat there.toml
+expect 0 '2 x h100-sxm' 'a nvidia-smi without its matrix' ./there without_topo "$hosts/two_sockets.xml"
+expect 0 "2 GPUs, SYS between all (NVLink not told); nearest NICs GPU 0 mlx5_1, GPU 1 mlx5_3 (hwloc); the link is still the profile's" 'ways from the bus' cat there.toml
+expect 0 'nics = 4' 'cards from the bus' cat there.toml
+printf '<topology version="2.0">' >bad.xml
+expect 2 'HWLOC_XMLFILE=bad.xml: expected a host' 'a topology that is none' ./there silent bad.xml
 make_text 600 >text.txt
 expect 0 '' 'prepare' "$bin/dtrain" prepare --input text.txt --train-bpe 400 --output data.h5
 for batch in 2 4; do

@@ -76,6 +76,10 @@ TEST_CASE("what nvidia-smi prints") {
   CHECK(gpus[1].name == "NVIDIA Weird, Name");
   CHECK(gpus[2] == GpuFacts{.name = "Z", .memory = 7 << 20});
   CHECK(parse_gpus("").empty());
+  const auto placed =
+      parse_gpus("NVIDIA Weird, Name, 1, 00000000:1B:00.0\n5, 00000000:1B:00.0\nX, [N/A], 00000000:1B:00.0\n");
+  REQUIRE(placed.size() == 1);
+  CHECK(placed[0] == GpuFacts{.name = "NVIDIA Weird, Name", .memory = 1 << 20, .bus_id = "0000:1b:00.0"});
 }
 
 TEST_CASE("a GPU's name finds its profile") {
@@ -104,6 +108,7 @@ TEST_CASE("a GPU's name finds its profile") {
 TEST_CASE("a node of known GPUs takes its profile's numbers, its own count and memory") {
   HostFacts host{.name = "gpu7", .memory = int64_t{1} << 40};
   host.gpus.assign(8, {.name = "NVIDIA H100 80GB HBM3", .memory = int64_t{81000} << 20});
+  for (size_t i = 0; i < 8; ++i) host.gpus[i].bus_id = fmt::format("0000:{:02x}:00.0", i);
   Discovered found = gpu_cluster(host, shipped());
   const DeviceType& d = found.cluster.devices.at(0);
   CHECK(d.name == "h100-sxm");
@@ -115,6 +120,7 @@ TEST_CASE("a node of known GPUs takes its profile's numbers, its own count and m
   CHECK(node.link_bandwidth == 450e9);
   CHECK(node.collectives.size() == 3);
   CHECK(node.host_memory == host.memory);
+  CHECK_FALSE(mentions(found.notes, "the GPUs differ"));
   CHECK(parse_cluster_spec(discovered_toml(found), found.cluster.where) == found.cluster);
 
   host.gpus.assign(4, {.name = "NVIDIA A100-SXM4-80GB", .memory = int64_t{81920} << 20});

@@ -44,6 +44,7 @@ std::vector<CheckResult> software_checks(const JobFacts& job, const PreflightNee
 std::vector<CheckResult> network_checks(const JobFacts& job, const PreflightNeeds& needs);
 std::vector<CheckResult> resource_checks(const JobFacts& job, const PreflightNeeds& needs);
 std::vector<CheckResult> gpu_checks(const JobFacts& job);  // of the resources
+std::vector<CheckResult> nic_checks(const JobFacts& job);  // of the resources
 std::vector<CheckResult> speed_checks(const JobFacts& job, const PreflightNeeds& needs);
 
 CheckStatus worst_status(const std::vector<CheckResult>& results);

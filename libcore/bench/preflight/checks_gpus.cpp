@@ -5,6 +5,7 @@
 
 #include "libcore/base/units.h"
 #include "libcore/bench/preflight/judge.h"
+#include "libcore/plan/measure/silent_gpus.h"
 
 namespace rw {
 namespace {
@@ -25,6 +26,35 @@ CheckResult check_gpus(const JobFacts& job) {
   };
   expect_agreement(j, job, {"GPUs", CheckStatus::fail, inventory});
   return j.done(inventory(job.ranks.at(0)), "leave that host out, or look at nvidia-smi and the kernel log there");
+}
+
+// The GPUs of the PCI bus that nvidia-smi does not list. Where it lists some, not those that NVIDIA's driver has (a
+// container shows the bus of the whole host) or that are kept for virtual machines.
+std::vector<BusGpu> silent_gpus(const RankFacts& f) {
+  std::vector<BusGpu> silent;
+  for (const BusGpu& gpu : f.bus_gpus) {
+    const bool is_silent = std::none_of(f.gpus.begin(), f.gpus.end(), [&](const GpuState& g) {
+      return g.bus_id.empty() || g.bus_id == gpu.bus_id || gpu.driver == "nvidia" || gpu.driver == "vfio-pci";
+    });
+    if (is_silent) silent.push_back(gpu);
+  }
+  return silent;
+}
+
+// A GPU without a driver is one that the job does without, and nothing else says so.
+CheckResult check_gpu_driver(const JobFacts& job) {
+  Judgement j("resources.gpu_driver", kLayer, "every NVIDIA GPU of the PCI bus answers nvidia-smi");
+  size_t n = 0;
+  std::vector<BusGpu> all;
+  for (const RankFacts* f : first_of_hosts(job)) {
+    n += f->bus_gpus.size();
+    const std::vector<BusGpu> silent = silent_gpus(*f);
+    if (silent.empty()) continue;
+    j.find(CheckStatus::warn, {f->rank},
+           fmt::format("{}: {}: {}", f->host, bus_gpus_text(silent), gpu_silence(silent).why));
+    all.insert(all.end(), silent.begin(), silent.end());
+  }
+  return j.done(n == 0 ? "none on the bus" : fmt::format("{} GPUs", n), gpu_silence(all).remedy);
 }
 
 CheckResult check_gpu_state(const JobFacts& job) {
@@ -101,7 +131,7 @@ CheckResult check_gpu_cores(const JobFacts& job) {
 }  // namespace
 
 std::vector<CheckResult> gpu_checks(const JobFacts& job) {
-  return {check_gpus(job), check_gpu_state(job), check_gpu_links(job), check_gpu_cores(job)};
+  return {check_gpus(job), check_gpu_driver(job), check_gpu_state(job), check_gpu_links(job), check_gpu_cores(job)};
 }
 
 }  // namespace rw

@@ -223,6 +223,7 @@ std::vector<CheckResult> resource_checks(const JobFacts& job, const PreflightNee
                                    check_load(job),
                                    check_steal(job)};
   for (CheckResult& result : gpu_checks(job)) results.push_back(std::move(result));
+  for (CheckResult& result : nic_checks(job)) results.push_back(std::move(result));
   return results;
 }
 

@@ -177,14 +177,15 @@ std::vector<GpuState> parse_gpu_states(const std::string& csv) {
       const size_t begin = cell.find_first_not_of(" \t\r"), end = cell.find_last_not_of(" \t\r");
       cells.push_back(begin == std::string::npos ? "" : cell.substr(begin, end - begin + 1));
     }
-    if (cells.size() != 5) continue;
+    if (cells.size() != 5 && cells.size() != 6) continue;
     const auto mib = whole(cells[1]);
     if (cells[0].empty() || !mib || *mib <= 0 || *mib >= (int64_t{1} << 40)) continue;
     gpus.push_back({.name = cells[0],
                     .memory = *mib << 20,
                     .clock_mhz = real(cells[2]).value_or(kUnknown),
                     .ecc_errors = real(cells[3]).value_or(kUnknown),
-                    .temperature = real(cells[4]).value_or(kUnknown)});
+                    .temperature = real(cells[4]).value_or(kUnknown),
+                    .bus_id = cells.size() == 6 ? pci_bus_id(cells[5]) : ""});
   }
   return gpus;
 }

@@ -1,5 +1,5 @@
 // What a rank can tell of its host without the others: from /proc and /sys below a root (tests give their own), from
-// the process itself, from nvidia-smi.
+// the process itself, from nvidia-smi and from hwloc.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -18,12 +18,13 @@ std::string default_route_interface(const std::string& proc_net_route);
 // Of `NAME=VALUE` texts those that change how a job runs, without what a launcher sets for each rank.
 std::map<std::string, std::string> relevant_environment(const std::vector<std::string>& variables);
 // Lines of nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,temperature.gpu
-// --format=csv,noheader,nounits; "[N/A]" is unknown; other lines are passed over.
+// --format=csv,noheader,nounits, and with ,pci.bus_id at the end; "[N/A]" is unknown; other lines are passed over.
 std::vector<GpuState> parse_gpu_states(const std::string& csv);
 // The share of CPU time that was stolen between two texts of /proc/stat; NaN when they do not tell.
 double steal_share(const std::string& stat_before, const std::string& stat_after);
 
-// This process: program, versions, environment, limits, cores, threads, room in /dev/shm, GPUs.
+// This process: program, versions, environment, limits, cores, threads, room in /dev/shm, GPUs and what the PCI bus
+// tells of them. Error{input} for a HWLOC_XMLFILE that cannot be read.
 void read_process(RankFacts& facts);
 // 16 MiB into a new file of `dir`, fsynced, removed again: speed, room, or why not.
 void try_disk(const std::string& dir, RankFacts& facts);

@@ -25,6 +25,7 @@
 #include "libcore/bench/preflight/host_probe.h"
 #include "libcore/bench/record/machine.h"
 #include "libcore/plan/measure/host_facts.h"
+#include "libcore/plan/measure/joined_topology.h"
 
 namespace rw {
 
@@ -118,8 +119,13 @@ void read_process(RankFacts& facts) {
     facts.threads = std::clamp<int64_t>(std::atoll(threads->second.c_str()), 1, 1 << 20);
   facts.gpus = parse_gpu_states(
       output_of("nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,"
-                "temperature.gpu --format=csv,noheader,nounits 2>/dev/null </dev/null"));
-  if (!facts.gpus.empty()) facts.topology = this_host_gpus();
+                "temperature.gpu,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  const PciTopology bus = read_pci_topology();
+  facts.bus_gpus = bus.gpus;
+  std::vector<std::string> bus_ids;
+  for (const GpuState& gpu : facts.gpus)
+    if (!gpu.bus_id.empty()) bus_ids.push_back(gpu.bus_id);
+  facts.topology = joined_topology(facts.gpus.empty() ? GpuTopology{} : this_host_gpus(), bus_ids, bus);
 }
 
 void try_disk(const std::string& dir, RankFacts& facts) {

@@ -23,9 +23,9 @@ const Json& list(const Json& json, const char* key) {
   return it != json.end() && it->is_array() ? *it : none;
 }
 
-std::vector<int64_t> whole_numbers(const Json& json, const char* key) {
+std::vector<int64_t> whole_numbers(const Json& numbers) {
   std::vector<int64_t> out;
-  for (const Json& n : list(json, key))
+  for (const Json& n : numbers)
     if (n.is_number_integer()) out.push_back(n.get<int64_t>());
   return out;
 }
@@ -93,8 +93,15 @@ Json rank_facts_json(const RankFacts& f) {
                             {"memory", g.memory},
                             {"clock_mhz", number(g.clock_mhz)},
                             {"ecc_errors", number(g.ecc_errors)},
-                            {"temperature", number(g.temperature)}});
-  json["gpu_topology"] = {{"nics", f.topology.nics}, {"gpus", Json::array()}};
+                            {"temperature", number(g.temperature)},
+                            {"bus_id", g.bus_id}});
+  json["bus_gpus"] = Json::array();
+  for (const BusGpu& g : f.bus_gpus)
+    json["bus_gpus"].push_back({{"bus_id", g.bus_id}, {"name", g.name}, {"driver", g.driver}});
+  json["gpu_topology"] = {{"nics", f.topology.nics},
+                          {"nic_cores", f.topology.nic_cores},
+                          {"knows_nvlink", f.topology.knows_nvlink},
+                          {"gpus", Json::array()}};
   for (const GpuNeighbours& g : f.topology.gpus)
     json["gpu_topology"]["gpus"].push_back(
         {{"gpus", g.gpus}, {"nics", g.nics}, {"cores", g.cores}, {"numa_node", g.numa_node}});
@@ -116,7 +123,7 @@ RankFacts parse_rank_facts(const Json& json, const std::string& where) {
   visit_texts(f, [&](const char* key, std::string& v) { v = json_string(json, key, where, ""); });
   if (const auto it = json.find("link_counters"); it != json.end() && it->is_object())
     for (const auto& [name, value] : it->items()) f.link_counters[name] = json_int(*it, name.c_str(), where);
-  f.cores = whole_numbers(json, "cores");
+  f.cores = whole_numbers(list(json, "cores"));
   for (const Json& i : list(json, "interfaces"))
     f.interfaces.push_back({.name = json_string(i, "name", where),
                             .mtu = json_int(i, "mtu", where, -1),
@@ -126,13 +133,23 @@ RankFacts parse_rank_facts(const Json& json, const std::string& where) {
                       .memory = json_int(g, "memory", where, 0),
                       .clock_mhz = json_number(g, "clock_mhz", where, kUnknown),
                       .ecc_errors = json_number(g, "ecc_errors", where, kUnknown),
-                      .temperature = json_number(g, "temperature", where, kUnknown)});
+                      .temperature = json_number(g, "temperature", where, kUnknown),
+                      .bus_id = json_string(g, "bus_id", where, "")});
+  for (const Json& g : list(json, "bus_gpus"))
+    f.bus_gpus.push_back({.bus_id = json_string(g, "bus_id", where),
+                          .name = json_string(g, "name", where, ""),
+                          .driver = json_string(g, "driver", where, "")});
   if (const auto it = json.find("gpu_topology"); it != json.end() && it->is_object()) {
     f.topology.nics = strings(*it, "nics");
+    f.topology.knows_nvlink = json_bool(*it, "knows_nvlink", where, true);
+    for (const Json& cores : list(*it, "nic_cores")) f.topology.nic_cores.push_back(whole_numbers(cores));
+    if (!f.topology.nic_cores.empty() && f.topology.nic_cores.size() != f.topology.nics.size())
+      fail(ErrorKind::input, "{}: gpu_topology: expected the cores of each of {} NICs, found those of {}", where,
+           f.topology.nics.size(), f.topology.nic_cores.size());
     for (const Json& g : list(*it, "gpus"))
       f.topology.gpus.push_back({.gpus = strings(g, "gpus"),
                                  .nics = strings(g, "nics"),
-                                 .cores = whole_numbers(g, "cores"),
+                                 .cores = whole_numbers(list(g, "cores")),
                                  .numa_node = json_int(g, "numa_node", where, -1)});
     // A matrix, or not told.
     for (const GpuNeighbours& g : f.topology.gpus)

@@ -10,6 +10,7 @@
 #include "libcore/base/json.h"
 #include "libcore/bench/comm/pair_matrix.h"
 #include "libcore/plan/measure/gpu_topology.h"
+#include "libcore/plan/measure/pci_topology.h"
 
 namespace rw {
 
@@ -27,6 +28,7 @@ struct GpuState {
   double clock_mhz = kUnknown;    // the most that streaming multiprocessors may run at
   double ecc_errors = kUnknown;   // uncorrected, since the driver was loaded
   double temperature = kUnknown;  // Celsius
+  std::string bus_id;             // "0000:1b:00.0"
   bool operator==(const GpuState&) const = default;
 };
 
@@ -59,7 +61,8 @@ struct RankFacts {
   double steal = kUnknown;  // share of CPU time that the hypervisor gave to others, while they ran
   bool has_rdma = false;    // InfiniBand or RoCE devices
   std::vector<GpuState> gpus;
-  GpuTopology topology;                // of them; none: not told
+  std::vector<BusGpu> bus_gpus;        // that the PCI bus has, whether they answer or not
+  GpuTopology topology;                // of `gpus`, or where none answers of `bus_gpus`; none: not told
   double gemm_gflop_per_s = kUnknown;  // of one thread, all ranks at once
 };
 Json rank_facts_json(const RankFacts& facts);

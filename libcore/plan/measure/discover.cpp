@@ -12,6 +12,7 @@
 #include "libcore/base/units.h"
 #include "libcore/plan/measure/cpu_training_ops.h"
 #include "libcore/plan/measure/link_fit.h"
+#include "libcore/plan/measure/silent_gpus.h"
 
 namespace rw {
 namespace {
@@ -70,16 +71,17 @@ std::vector<ClusterSpec> shipped_clusters() {
   return all;
 }
 
-// The kind of link, its domain and the NICs as nvidia-smi tells them, where it does; what was taken, in words. The
-// profile's bandwidth of NVLink is not this host's where its GPUs have none.
+// The kind of link, its domain and the NICs as nvidia-smi and the PCI bus tell them, where they do; what was taken, in
+// words. The profile's bandwidth of NVLink is not this host's where its GPUs have none.
 std::string take_topology(NodeType& node, const GpuTopology& topology) {
   if (topology.gpus.empty()) return {};
-  std::string text = gpu_topology_text(topology) + " (nvidia-smi topo -m)";
+  std::string text = gpu_topology_text(topology) + (topology.knows_nvlink ? " (nvidia-smi topo -m)" : " (hwloc)");
   if (!topology.nics.empty()) node.nics = static_cast<int64_t>(topology.nics.size());
   const std::vector<std::vector<int64_t>> groups = nvlink_groups(topology);
   const size_t group = groups.front().size();
   const bool is_even = std::all_of(groups.begin(), groups.end(), [&](const auto& g) { return g.size() == group; });
   if (topology.gpus.size() == 1) return text;
+  if (!topology.knows_nvlink) return text + "; the link is still the profile's";
   if (group == 1 || !is_even) {
     if (node.link.starts_with("nv") && node.pcie_bandwidth > 0) node.link_bandwidth = node.pcie_bandwidth;
     node.link = "pcie", node.link_domain = 0;
@@ -238,19 +240,33 @@ Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& sh
   const std::string links = take_topology(node, host.topology);
   std::erase_if(node.collectives, [&](const CollectiveFit& f) { return !is_known || f.ranks != node.devices; });
   out.notes = {
-      fmt::format("{}: {} x {}, {} each (nvidia-smi)", host.name, host.gpus.size(), gpu.name,
-                  format_bytes(static_cast<double>(gpu.memory))),
+      fmt::format("{}: {} x {}, {} each ({})", host.name, host.gpus.size(), gpu.name,
+                  format_bytes(static_cast<double>(gpu.memory)), host.gpus_from),
       is_known
           ? fmt::format("peaks, bandwidths, price and links are those of {} in {}", type->name, like.cluster->where)
           : fmt::format("no shipped profile knows this GPU: all but memory and count are those of {}, the "
                         "nearest in memory, and guesses: put in the data sheet's",
                         type->name)};
   if (!links.empty()) out.notes.push_back(links);
-  if (std::any_of(host.gpus.begin(), host.gpus.end(), [&](const GpuFacts& g) { return g != gpu; }))
+  if (std::any_of(host.gpus.begin(), host.gpus.end(),
+                  [&](const GpuFacts& g) { return g.name != gpu.name || g.memory != gpu.memory; }))
     out.notes.push_back(
         "the GPUs differ; the first one speaks for all: write a [device.NAME] and a [[node]] for each kind");
   out.cluster = {.name = host.name, .devices = {device}, .nodes = {node}, .network = like.cluster->network};
   return out;
+}
+
+std::vector<std::string> unused_gpus_notes(const HostFacts& host) {
+  const GpuSilence silence = gpu_silence(host.bus_gpus);
+  return {
+      fmt::format("not in this file: this host's NVIDIA GPUs, {}. nvidia-smi does not tell of them: {}{}",
+                  bus_gpus_text(host.bus_gpus), silence.why,
+                  host.why_no_cuda.empty() ? "" : "; CUDA: " + host.why_no_cuda),
+      fmt::format("of them the PCI bus tells (hwloc): {}. Not known: their memory and NVLinks",
+                  gpu_topology_text(host.topology)),
+      fmt::format("to plan for them: {}; then run dplan discover again. Or give dplan a shipped profile that is like "
+                  "them (--cluster h100-sxm)",
+                  silence.remedy)};
 }
 
 void take_links(Discovered& found, const LinkFits& fits) {
@@ -304,7 +320,8 @@ std::string discovered_toml(const Discovered& found) {
 }
 
 Discovered discover(const DiscoverSpec& spec) {
-  const HostFacts host = this_host();
+  HostFacts host = this_host();
+  find_gpus(host);
   Discovered found;
   if (host.gpus.empty()) {
     const RankCores cores = deal_cores(spec, host);
@@ -315,6 +332,11 @@ Discovered discover(const DiscoverSpec& spec) {
                           .seconds = spec.seconds,
                           .copy_bytes = std::clamp<int64_t>(free, 16 << 20, 256 << 20)};
     found = cpu_cluster({.host = host, .cores = cores, .speed = measure_cpu_speed(job)});
+    found.has_unused_gpus = !host.bus_gpus.empty();
+    if (found.has_unused_gpus) {
+      const std::vector<std::string> notes = unused_gpus_notes(host);
+      found.notes.insert(found.notes.begin(), notes.begin(), notes.end());
+    }
   } else {
     found = gpu_cluster(host, shipped_clusters());
   }

@@ -35,6 +35,7 @@ struct Discovered {
   ClusterSpec cluster;
   std::vector<std::string> notes;  // where the numbers come from, and what to look at
   bool is_quiet = true;
+  bool has_unused_gpus = false;  // this host has GPUs that are not in the cluster; the first notes say which and why
 };
 
 struct CpuFindings {
@@ -46,6 +47,8 @@ Discovered cpu_cluster(const CpuFindings& found);
 // The first GPU speaks for all; its numbers and its node's links come from the shipped profiles, its memory and count
 // from the host.
 Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& shipped);
+// What the file of a host's CPUs must say of the GPUs that its PCI bus has and that do not answer.
+std::vector<std::string> unused_gpus_notes(const HostFacts& host);
 // Link speeds and [[node.collective]], [[network.collective]] from measured ones.
 void take_links(Discovered& found, const LinkFits& fits);
 void take_fractions(Discovered& found, const KernelFractions& fractions);

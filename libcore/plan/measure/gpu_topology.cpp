@@ -184,7 +184,9 @@ std::string gpu_topology_text(const GpuTopology& topology) {
   std::string text = fmt::format("{} GPU{}", n, n == 1 ? "" : "s");
   if (pairs.size() == 1) text += fmt::format(", {} between all", pairs.begin()->first);
   else
-    for (const auto& [way, count] : pairs) text += fmt::format(", {} between {} pairs", way, count);
+    for (const auto& [way, count] : pairs)
+      text += fmt::format(", {} between {} pair{}", way, count, count == 1 ? "" : "s");
+  if (n > 1 && !topology.knows_nvlink) text += " (NVLink not told)";
   if (topology.nics.empty()) return text;
   text += "; nearest NICs";
   for (size_t a = 0; a < n; ++a) {

@@ -1,4 +1,4 @@
-// How a host's GPUs and network cards hang together, as `nvidia-smi topo -m` prints it.
+// How a host's GPUs and network cards hang together, in the words of `nvidia-smi topo -m`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,9 @@ struct GpuNeighbours {
 };
 struct GpuTopology {
   std::vector<GpuNeighbours> gpus;
-  std::vector<std::string> nics;  // "mlx5_0"; "NIC0" where the legend has no name
+  std::vector<std::string> nics;                // "mlx5_0"; "NIC0" where the legend has no name
+  std::vector<std::vector<int64_t>> nic_cores;  // that are near each of them; none: not told
+  bool knows_nvlink = true;                     // not: the ways are those over PCIe, whether there are NVLinks or not
   bool operator==(const GpuTopology&) const = default;
 };
 // Without GPUs where the text holds no such matrix (an error, no GPU).
@@ -31,7 +33,9 @@ std::vector<int64_t> parse_core_list(std::string_view list);
 std::vector<std::vector<int64_t>> nvlink_groups(const GpuTopology& topology);
 // The NICs nearest to a GPU: those of the shortest of its ways ("PIX" before "PXB" and so on).
 std::vector<std::string> nearest_nics(const GpuTopology& topology, int64_t gpu);
-// In a few words: "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_1". "" without GPUs.
+// In a few words: "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_1", and where so "(NVLink not
+// told)".
+// "" without GPUs.
 std::string gpu_topology_text(const GpuTopology& topology);
 
 }  // namespace rw

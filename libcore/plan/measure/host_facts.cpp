@@ -13,6 +13,8 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
+#include "libcore/device/inventory.h"
+#include "libcore/plan/measure/joined_topology.h"
 #include "libcore/telemetry/host_counters.h"
 
 namespace rw {
@@ -103,12 +105,19 @@ std::vector<GpuFacts> parse_gpus(std::string_view csv) {
   while (!csv.empty()) {
     const std::string_view line = csv.substr(0, csv.find('\n'));
     csv.remove_prefix(std::min(csv.size(), line.size() + 1));
-    const size_t comma = line.rfind(',');
+    size_t comma = line.rfind(',');
     if (comma == std::string_view::npos) continue;
-    const std::string_view name = trimmed(line.substr(0, comma));
-    const std::optional<int64_t> mib = number(line.substr(comma + 1));
+    const std::string bus_id = pci_bus_id(trimmed(line.substr(comma + 1)));
+    std::string_view rest = line;
+    if (!bus_id.empty()) {
+      rest = line.substr(0, comma);
+      comma = rest.rfind(',');
+      if (comma == std::string_view::npos) continue;
+    }
+    const std::string_view name = trimmed(rest.substr(0, comma));
+    const std::optional<int64_t> mib = number(rest.substr(comma + 1));
     if (!name.empty() && mib && *mib > 0 && *mib < (int64_t{1} << 40))
-      gpus.push_back({.name = std::string(name), .memory = *mib << 20});
+      gpus.push_back({.name = std::string(name), .memory = *mib << 20, .bus_id = bus_id});
   }
   return gpus;
 }
@@ -139,10 +148,26 @@ HostFacts this_host() {
   facts.cores = std::min(facts.cores, allowed_cores());
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) == 0 && *name != '\0') facts.name = name;
-  facts.gpus = parse_gpus(
-      output_of("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null </dev/null"));
-  if (!facts.gpus.empty()) facts.topology = this_host_gpus();
   return facts;
+}
+
+void find_gpus(HostFacts& facts) {
+  facts.gpus = parse_gpus(output_of(
+      "nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  const GpuTopology told = facts.gpus.empty() ? GpuTopology{} : this_host_gpus();
+  const PciTopology bus = read_pci_topology();
+  facts.bus_gpus = bus.gpus;
+  if (facts.gpus.empty() && !bus.gpus.empty()) {
+    const DeviceInventory cuda = cuda_inventory();
+    facts.gpus_from = "CUDA", facts.why_no_cuda = cuda.why_none;
+    for (const DeviceInfo& device : cuda.devices)
+      facts.gpus.push_back(
+          {.name = device.name, .memory = device.memory_bytes, .bus_id = pci_bus_id(device.pci_bus_id)});
+  }
+  std::vector<std::string> bus_ids;
+  for (const GpuFacts& gpu : facts.gpus)
+    if (!gpu.bus_id.empty()) bus_ids.push_back(gpu.bus_id);
+  facts.topology = joined_topology(told, bus_ids, bus);
 }
 
 }  // namespace rw

@@ -7,16 +7,19 @@
 #include <vector>
 
 #include "libcore/plan/measure/gpu_topology.h"
+#include "libcore/plan/measure/pci_topology.h"
 
 namespace rw {
 
 struct GpuFacts {
   std::string name;    // "NVIDIA H100 80GB HBM3"
   int64_t memory = 0;  // bytes
+  std::string bus_id;  // "0000:1b:00.0"; "" where it is not told
   bool operator==(const GpuFacts&) const = default;
 };
-// The lines of `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits` ("NVIDIA L40S, 46068", MiB).
-// Lines that say something else (an error, "[N/A]") are passed over.
+// The lines of `nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits` ("NVIDIA L40S,
+// 46068, 00000000:1B:00.0", MiB), also without the address. Lines that say something else (an error, "[N/A]") are
+// passed over.
 std::vector<GpuFacts> parse_gpus(std::string_view csv);
 
 struct HostFacts {
@@ -26,15 +29,20 @@ struct HostFacts {
   int64_t memory = 0;      // bytes that this host or its container may use
   int64_t memory_taken = 0;
   std::vector<GpuFacts> gpus;
-  GpuTopology topology;  // without GPUs where nvidia-smi does not tell it
+  std::string gpus_from = "nvidia-smi";  // who told of them
+  std::vector<BusGpu> bus_gpus;          // that the PCI bus has, whether they answer or not
+  std::string why_no_cuda;               // where it was asked and told of none
+  GpuTopology topology;                  // of `gpus`, or where there are none of `bus_gpus`
 };
 // From ROOT/proc and ROOT/sys (without GPUs); files that are missing leave the defaults, but Error{runtime} without a
 // memory size.
 HostFacts read_host_facts(const std::filesystem::path& root);
 // What a command of the shell prints; "" when it cannot be started.
 std::string output_of(const char* command);
-// This host: its facts with no more cores than this process may run on, its name and its GPUs (asks nvidia-smi, where
-// there is one).
+// This host, without GPUs: its facts with no more cores than this process may run on, and its name.
 HostFacts this_host();
+// Asks nvidia-smi, the PCI bus, and where that has GPUs of which nvidia-smi does not tell, CUDA (in builds that have
+// it).
+void find_gpus(HostFacts& facts);
 
 }  // namespace rw

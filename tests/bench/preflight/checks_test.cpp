@@ -258,6 +258,27 @@ const Planted kPlanted[] = {
      CheckStatus::fail,
      {2, 3},
      "1 x NVIDIA H100"},
+    {"GPUs without a driver, everywhere",
+     [](JobFacts& job) {
+       for (RankFacts& f : job.ranks) {
+         f.gpus.clear();
+         for (BusGpu& g : f.bus_gpus) g.driver = "";
+         f.topology.gpus[0].gpus[1] = f.topology.gpus[1].gpus[0] = "SYS", f.topology.knows_nvlink = false;
+       }
+     },
+     "resources.gpu_driver",
+     CheckStatus::warn,
+     {0, 2},
+     "h1: 2 x GH100 [H100 SXM5 80GB] at 0000:1b:00.0, 0000:9b:00.0: no kernel driver has taken them; h2: 2 x"},
+    {"one GPU of three that has no driver",
+     on_host("h2",
+             [](RankFacts& f) {
+               f.bus_gpus.push_back({"0000:c1:00.0", "GA102", "nouveau"});
+             }),
+     "resources.gpu_driver",
+     CheckStatus::warn,
+     {2},
+     "h2: 1 x GA102 at 0000:c1:00.0: the driver nouveau"},
     {"memory errors of a GPU",
      on_host("h1", [](RankFacts& f) { f.gpus[1].ecc_errors = 2; }),
      "resources.gpu_state",
@@ -285,6 +306,14 @@ const Planted kPlanted[] = {
      CheckStatus::warn,
      {1},
      "rank 1 (h1) runs on cores from 4 on, GPU 1 is near those from 8 on"},
+    {"one card named for ranks of both sockets",
+     [](JobFacts& job) {
+       for (RankFacts& f : job.ranks) f.environment["UCX_NET_DEVICES"] = "mlx5_0:1,eth0";
+     },
+     "resources.nic_cores",
+     CheckStatus::warn,
+     {1, 3},
+     "rank 1 (h1) has UCX_NET_DEVICES=mlx5_0:1,eth0, but mlx5_1 is near its cores; rank 3"},
     {"a late pair",
      on_pair(1, 2, [](PairSpeed& p) { p.latency_us = 40; }),
      "speed.pair_latency",
@@ -321,7 +350,7 @@ const Planted kPlanted[] = {
 
 TEST_CASE("a healthy job passes every check") {
   const auto results = run_checks(healthy_job(), {});
-  CHECK(results.size() == 29);
+  CHECK(results.size() == 31);
   std::set<std::string> ids;
   for (const CheckResult& r : results) {
     CAPTURE(r.id);
@@ -422,9 +451,9 @@ TEST_CASE("thresholds are flags; the table and the JSON tell all") {
   CHECK(worst_status(results) == CheckStatus::fail);
   const std::string text = checks_text(results);
   CHECK(text.find("fail  resources.memory") != std::string::npos);
-  CHECK(text.find("28 passed, 0 warned, 1 failed") != std::string::npos);
+  CHECK(text.find("30 passed, 0 warned, 1 failed") != std::string::npos);
   const Json json = checks_json(results);
-  REQUIRE(json.size() == 29);
+  REQUIRE(json.size() == 31);
   for (const Json& check : json)
     if (check["id"] == "resources.memory") {
       CHECK(check["status"] == "fail");

@@ -134,7 +134,12 @@ TEST_CASE("what nvidia-smi prints") {
   CHECK(gpus[0].ecc_errors == 0);
   CHECK(std::isnan(gpus[1].ecc_errors));
   CHECK(gpus[1].temperature == 51);
+  CHECK(gpus[0].bus_id.empty());
   CHECK(parse_gpu_states("").empty());
+  const auto placed = parse_gpu_states("NVIDIA L40S, 46068, 2520, 0, 30, 00000000:1B:00.0\nX, 5, 1, 0, 30, N/A, 7\n");
+  REQUIRE(placed.size() == 1);
+  CHECK(placed[0].bus_id == "0000:1b:00.0");
+  CHECK(placed[0].temperature == 30);
 }
 
 TEST_CASE("stolen time is a share of all") {

@@ -26,10 +26,15 @@ inline RankFacts healthy_rank(int64_t rank) {
   f.load = 0.1, f.steal = 0, f.has_rdma = true;
   GpuState gpu{.name = "NVIDIA H100 80GB HBM3", .memory = int64_t{80} << 30};
   gpu.clock_mhz = 1980, gpu.ecc_errors = 0, gpu.temperature = 40;
-  f.gpus = {gpu, gpu};
-  f.topology = {.gpus = {{.gpus = {"X", "NV18"}, .nics = {"PIX"}, .cores = {0, 1, 2, 3}, .numa_node = 0},
-                         {.gpus = {"NV18", "X"}, .nics = {"SYS"}, .cores = {4, 5, 6, 7}, .numa_node = 1}},
-                .nics = {"mlx5_0"}};
+  for (const char* bus_id : {"0000:1b:00.0", "0000:9b:00.0"}) {
+    gpu.bus_id = bus_id;
+    f.gpus.push_back(gpu);
+    f.bus_gpus.push_back({.bus_id = bus_id, .name = "GH100 [H100 SXM5 80GB]", .driver = "nvidia"});
+  }
+  f.topology = {.gpus = {{.gpus = {"X", "NV18"}, .nics = {"PIX", "SYS"}, .cores = {0, 1, 2, 3}, .numa_node = 0},
+                         {.gpus = {"NV18", "X"}, .nics = {"SYS", "PIX"}, .cores = {4, 5, 6, 7}, .numa_node = 1}},
+                .nics = {"mlx5_0", "mlx5_1"},
+                .nic_cores = {{0, 1, 2, 3}, {4, 5, 6, 7}}};
   f.gemm_gflop_per_s = 100 + static_cast<double>(rank);
   return f;
 }

@@ -1,0 +1,52 @@
+#include "libcore/plan/measure/silent_gpus.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+namespace rw {
+namespace {
+
+GpuSilence silence_of(const std::string& driver) {
+  if (driver.empty())
+    return {"no kernel driver has taken them", "install NVIDIA's driver, and load it: nvidia-smi must list the GPUs"};
+  if (driver == "nvidia")
+    return {
+        "NVIDIA's driver has taken them, but nvidia-smi is not found or fails",
+        "look at what nvidia-smi prints (after an update of the driver the host must be started again); a container "
+        "must be started with its GPUs (docker run --gpus all)"};
+  if (driver == "nouveau")
+    return {"the driver nouveau has taken them, which CUDA cannot use",
+            "install NVIDIA's driver, keep nouveau from loading, and start the host again"};
+  if (driver == "vfio-pci")
+    return {"vfio-pci keeps them for virtual machines", "run inside the machine that has them, or give them back"};
+  return {"the driver " + driver + " has taken them", "give them to NVIDIA's driver"};
+}
+
+}  // namespace
+
+std::string bus_gpus_text(const std::vector<BusGpu>& gpus) {
+  std::map<std::string, std::vector<std::string>> models;
+  for (const BusGpu& gpu : gpus) models[gpu.name].push_back(gpu.bus_id);
+  std::string text;
+  for (const auto& [name, ids] : models) {
+    text += fmt::format("{}{} x {} at ", text.empty() ? "" : "; ", ids.size(), name);
+    for (size_t i = 0; i < ids.size(); ++i) text += (i == 0 ? "" : ", ") + ids[i];
+  }
+  return text;
+}
+
+GpuSilence gpu_silence(const std::vector<BusGpu>& gpus) {
+  std::set<std::string> drivers;
+  for (const BusGpu& gpu : gpus) drivers.insert(gpu.driver);
+  GpuSilence all;
+  for (const std::string& driver : drivers) {
+    const GpuSilence one = silence_of(driver);
+    all.why += (all.why.empty() ? "" : "; ") + one.why;
+    all.remedy += (all.remedy.empty() ? "" : "; ") + one.remedy;
+  }
+  return all;
+}
+
+}  // namespace rw

@@ -1,0 +1,21 @@
+// GPUs that the PCI bus has and that do not answer: what they are, why, and what to do about it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "libcore/plan/measure/pci_topology.h"
+
+namespace rw {
+
+// In a few words: "2 x GH100 [H100 SXM5 80GB] at 0000:1b:00.0, 0000:43:00.0"; the models one after another. "" for
+// none.
+std::string bus_gpus_text(const std::vector<BusGpu>& gpus);
+
+struct GpuSilence {
+  std::string why;     // "no kernel driver has taken them"
+  std::string remedy;  // "install NVIDIA's driver, ..."
+};
+// Of the drivers that have taken them; both "" without GPUs. Several drivers: all are told, once each.
+GpuSilence gpu_silence(const std::vector<BusGpu>& gpus);
+
+}  // namespace rw
