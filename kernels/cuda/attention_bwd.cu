@@ -46,52 +46,36 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads) attention_bwd_keys_ker
   constexpr int kStride = kTileStride<kD>, kQueryTile = S::kQueries * kStride;
   T *const k = shared, *const v = k + S::kKeys * kStride, *const q = v + S::kKeys * kStride;
   T* const d_o = q + 2 * kQueryTile;
-  float* const lse = reinterpret_cast<float*>(d_o + 2 * kQueryTile);  // base 2; (2, kQueries), as delta
-  float* const delta = lse + 2 * S::kQueries;
+  float* const facts = reinterpret_cast<float*>(d_o + 2 * kQueryTile);
   const int key_row = warp_index() % 4 * 16, column = warp_index() / 4 * S::kColumns;
-  const int thread = static_cast<int>(threadIdx.x);
   const float scale_log2 = a.scale * kLog2E;
   TileWalk<S::kKeys, Heaviest::first> walk;
   for (Tile tile; walk.next(a.keys, tile);) {
-    const int per_head = (tile.length - tile.first + S::kQueries - 1) / S::kQueries;
-    const int n = per_head * a.group, keys = tile.length - tile.first, key = tile.first + key_row;
+    const int keys = tile.length - tile.first, key = tile.first + key_row;
     const int64_t kv_at = tile.row(tile.first) * a.ldkv + tile.head * kD;
-    const auto query_of = [&](int i) { return tile.first + i % per_head * S::kQueries; };
-    const auto head_of = [&](int i) { return tile.head * a.group + i / per_head; };
+    QueryTiles<T, S::kQueries> queries(a, tile, facts);
+    const int n = queries.count();
     const auto load_queries = [&](int i) {
-      const int64_t row = tile.row(query_of(i)), at = head_of(i) * kD;
-      load_tile<S::kQueries, kD, S::kThreads>(q + i % 2 * kQueryTile, a.q + row * a.ldq + at, a.ldq,
-                                              tile.length - query_of(i));
-      load_tile<S::kQueries, kD, S::kThreads>(d_o + i % 2 * kQueryTile, a.d_o + row * a.ldo + at, a.ldo,
-                                              tile.length - query_of(i));
+      load_tile<S::kQueries, kD, S::kThreads>(q + i % 2 * kQueryTile, queries.q(i, kD), a.ldq, queries.there(i));
+      load_tile<S::kQueries, kD, S::kThreads>(d_o + i % 2 * kQueryTile, queries.d_o(i, kD), a.ldo, queries.there(i));
       copy_async_commit();
-    };
-    RowFacts mine;  // of the query that this thread brings
-    const auto read_row = [&](int i) {
-      const int query = query_of(i) + thread;
-      mine = row_facts(a, tile.row(query), head_of(i), thread < S::kQueries && query < tile.length);
-    };
-    const auto put_row = [&](int i) {
-      if (thread >= S::kQueries) return;
-      lse[i % 2 * S::kQueries + thread] = mine.lse;
-      delta[i % 2 * S::kQueries + thread] = mine.delta;
     };
     __syncthreads();  // the last tile's readers are done
     load_tile<S::kKeys, kD, S::kThreads>(k, a.k + kv_at, a.ldkv, keys);
     load_tile<S::kKeys, kD, S::kThreads>(v, a.v + kv_at, a.ldkv, keys);
     load_queries(0);
-    read_row(0);
-    put_row(0);
+    queries.read_facts(0);
+    queries.put_facts(0);
     FragmentC d_k[1][S::kColumns / 8] = {}, d_v[1][S::kColumns / 8] = {};
     for (int i = 0; i < n; ++i) {
       copy_async_wait<0>();
       __syncthreads();  // these queries are there, and those before are no longer read
-      if (i + 1 < n) load_queries(i + 1), read_row(i + 1);
-      const int ahead = query_of(i) - key, in = i % 2;
+      if (i + 1 < n) load_queries(i + 1), queries.read_facts(i + 1);
+      const int ahead = queries.first(i) - key, in = i % 2;
       if (key < tile.length && ahead + S::kQueries > 0)
-        key_step<T, kD>(d_k, d_v, k, v, key_row, column, q + in * kQueryTile, d_o + in * kQueryTile,
-                        lse + in * S::kQueries, delta + in * S::kQueries, ahead, scale_log2);
-      if (i + 1 < n) put_row(i + 1);
+        key_step<T, kD>(d_k, d_v, k, v, key_row, column, q + in * kQueryTile, d_o + in * kQueryTile, queries.lse(i),
+                        queries.delta(i), ahead, scale_log2);
+      if (i + 1 < n) queries.put_facts(i + 1);
     }
     __syncthreads();  // k and v are no longer read: the sums go through their rows
     put_sums<kD, S::kColumns>(k, key_row, column, d_k[0], a.scale, a.scale);

@@ -64,8 +64,7 @@ __device__ __forceinline__ void slopes_of_queries(FragmentC (&p)[kN / 8], const 
     }
 }
 
-// Of the query that a thread of the keys' kernels brings, and of rows of the queries' kernels: base 2; those behind the
-// end have no probabilities.
+// Of a query: lse base 2; those behind the end have no probabilities.
 struct RowFacts {
   float lse = INFINITY, delta = 0;
 };
@@ -75,5 +74,45 @@ __device__ __forceinline__ RowFacts row_facts(const BwdArgs<T>& a, int64_t row, 
   return {a.lse[row * a.queries.heads + head] * kLog2E,
           a.delta[(row - a.queries.cu_seqlens[0]) * a.queries.heads + head]};
 }
+
+// The tiles of kN queries that a tile of keys goes through: those from its first key on, under each head of its group.
+// What is known of their rows lies in shared memory, two tiles of it, brought by the block's first kN threads.
+template <class T, int kN>
+class QueryTiles {
+ public:
+  // facts: of 4 kN numbers.
+  __device__ __forceinline__ QueryTiles(const BwdArgs<T>& a, const Tile& keys, float* facts)
+      : a_(a), keys_(keys), per_head_((keys.length - keys.first + kN - 1) / kN), facts_(facts) {}
+  __device__ __forceinline__ int count() const { return per_head_ * a_.group; }
+  __device__ __forceinline__ int first(int i) const { return keys_.first + i % per_head_ * kN; }
+  __device__ __forceinline__ int head(int i) const { return keys_.head * a_.group + i / per_head_; }
+  __device__ __forceinline__ int there(int i) const { return keys_.length - first(i); }
+  __device__ __forceinline__ const T* q(int i, int columns) const {
+    return a_.q + keys_.row(first(i)) * a_.ldq + head(i) * columns;
+  }
+  __device__ __forceinline__ const T* d_o(int i, int columns) const {
+    return a_.d_o + keys_.row(first(i)) * a_.ldo + head(i) * columns;
+  }
+
+  __device__ __forceinline__ void read_facts(int i) {
+    const int thread = static_cast<int>(threadIdx.x);
+    mine_ = row_facts(a_, keys_.row(first(i) + thread), head(i), thread < kN && thread < there(i));
+  }
+  __device__ __forceinline__ void put_facts(int i) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread >= kN) return;
+    facts_[i % 2 * kN + thread] = mine_.lse;
+    facts_[(2 + i % 2) * kN + thread] = mine_.delta;
+  }
+  __device__ __forceinline__ const float* lse(int i) const { return facts_ + i % 2 * kN; }
+  __device__ __forceinline__ const float* delta(int i) const { return facts_ + (2 + i % 2) * kN; }
+
+ private:
+  const BwdArgs<T>& a_;
+  const Tile& keys_;
+  int per_head_;
+  float* facts_;
+  RowFacts mine_;
+};
 
 }  // namespace rw::cuda

@@ -87,52 +87,37 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attention_bwd_warpgroup_keys
   DYN_SHARED_1024(T, shared);
   constexpr int kKeyTile = S::kKeys * kD, kQueryTile = S::kQueries * kD;
   T *const k = shared, *const v = k + kKeyTile, *const q = v + kKeyTile, *const d_o = q + 2 * kQueryTile;
-  float* const lse = reinterpret_cast<float*>(d_o + 2 * kQueryTile);  // (2, kQueries), as delta
-  float* const delta = lse + 2 * S::kQueries;
+  float* const facts = reinterpret_cast<float*>(d_o + 2 * kQueryTile);
   const int group_row = warp_index() / 4 * 64, warp_row = warp_index() * 16;
-  const int thread = static_cast<int>(threadIdx.x);
   TileWalk<S::kKeys, Heaviest::first> walk;
   for (Tile tile; walk.next(a.keys, tile);) {
-    const int per_head = (tile.length - tile.first + S::kQueries - 1) / S::kQueries;
-    const int n = per_head * a.group, keys = tile.length - tile.first;
+    const int keys = tile.length - tile.first;
     const int64_t kv_at = tile.row(tile.first) * a.ldkv + tile.head * kD;
-    const auto query_of = [&](int i) { return tile.first + i % per_head * S::kQueries; };
-    const auto head_of = [&](int i) { return tile.head * a.group + i / per_head; };
+    QueryTiles<T, S::kQueries> queries(a, tile, facts);
+    const int n = queries.count();
     const auto load_queries = [&](int i) {
-      const int64_t row = tile.row(query_of(i)), at = head_of(i) * kD;
-      load_panels<S::kQueries, kD, kBlockThreads>(q + i % 2 * kQueryTile, a.q + row * a.ldq + at, a.ldq,
-                                                  tile.length - query_of(i));
-      load_panels<S::kQueries, kD, kBlockThreads>(d_o + i % 2 * kQueryTile, a.d_o + row * a.ldo + at, a.ldo,
-                                                  tile.length - query_of(i));
+      load_panels<S::kQueries, kD, kBlockThreads>(q + i % 2 * kQueryTile, queries.q(i, kD), a.ldq, queries.there(i));
+      load_panels<S::kQueries, kD, kBlockThreads>(d_o + i % 2 * kQueryTile, queries.d_o(i, kD), a.ldo,
+                                                  queries.there(i));
       copy_async_commit();
-    };
-    RowFacts mine;  // of the query that this thread brings
-    const auto read_row = [&](int i) {
-      const int query = query_of(i) + thread;
-      mine = row_facts(a, tile.row(query), head_of(i), thread < S::kQueries && query < tile.length);
-    };
-    const auto put_row = [&](int i) {
-      if (thread >= S::kQueries) return;
-      lse[i % 2 * S::kQueries + thread] = mine.lse;
-      delta[i % 2 * S::kQueries + thread] = mine.delta;
     };
     __syncthreads();  // the last tile's readers are done
     load_panels<S::kKeys, kD, kBlockThreads>(k, a.k + kv_at, a.ldkv, keys);
     load_panels<S::kKeys, kD, kBlockThreads>(v, a.v + kv_at, a.ldkv, keys);
     load_queries(0);
-    read_row(0);
-    put_row(0);
+    queries.read_facts(0);
+    queries.put_facts(0);
     KeyRows<T, kD> rows;
     for (int i = 0; i < n; ++i) {
       copy_async_wait<0>();
       fence_shared_writes();
       __syncthreads();  // these queries are there, and those before are no longer read
-      if (i + 1 < n) load_queries(i + 1), read_row(i + 1);
-      const int ahead = query_of(i) - tile.first, in = i % 2;
+      if (i + 1 < n) load_queries(i + 1), queries.read_facts(i + 1);
+      const int ahead = queries.first(i) - tile.first, in = i % 2;
       if (group_row < keys && ahead - group_row + S::kQueries > 0)
-        rows.step(k, v, group_row, q + in * kQueryTile, d_o + in * kQueryTile, lse + in * S::kQueries,
-                  delta + in * S::kQueries, ahead - warp_row, a.scale * kLog2E);
-      if (i + 1 < n) put_row(i + 1);
+        rows.step(k, v, group_row, q + in * kQueryTile, d_o + in * kQueryTile, queries.lse(i), queries.delta(i),
+                  ahead - warp_row, a.scale * kLog2E);
+      if (i + 1 < n) queries.put_facts(i + 1);
     }
     __syncthreads();  // no tile is read any more: the sums go through their room
     T* const d_v_rows = shared + S::kKeys * kTileStride<kD>;
