@@ -57,7 +57,7 @@ struct KeyRows {
   // As key_step of the mma kernel. group_row: of the warpgroup in the tiles k and v.
   __device__ __forceinline__ void step(const T* k, const T* v, int group_row, const T* q, const T* d_o,
                                        const float* lse, const float* delta, int ahead, float scale_log2) {
-    settle(d_k), settle(d_v);
+    settle(p), settle(d_p), settle(d_k), settle(d_v);
     products.begin();
     start_scores<T, kD, kBlockRows, kQueries>(products, p, k, group_row, q);
     start_scores<T, kD, kBlockRows, kQueries>(products, d_p, v, group_row, d_o);
@@ -151,7 +151,7 @@ struct QueryRows {
 
   __device__ __forceinline__ void step(const T* q, const T* d_o, int group_row, const T* k, const T* v,
                                        const float (&lse)[2], const float (&delta)[2], int ahead, float scale_log2) {
-    settle(d_q);
+    settle(p), settle(d_p), settle(d_q);
     products.begin();
     start_scores<T, kD, kBlockRows, kKeys>(products, p, q, group_row, k);
     start_scores<T, kD, kBlockRows, kKeys>(products, d_p, d_o, group_row, v);

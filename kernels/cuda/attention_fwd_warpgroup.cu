@@ -56,6 +56,7 @@ struct WarpgroupRows {
   // The first tile of keys; `ahead` = the warp's first row - the tile's first key.
   __device__ __forceinline__ void first(const T* q, int q_row, const T* k, int ahead, float scale) {
     float shrink[2];  // of nothing
+    settle(s);
     products.begin();
     start_scores(q, q_row, k);
     products.wait<0>();
@@ -67,6 +68,7 @@ struct WarpgroupRows {
   // Another one, beside the sums of the tile before.
   __device__ __forceinline__ void next(const T* q, int q_row, const T* k, const T* v_before, int ahead, float scale) {
     float shrink[2];
+    settle(s);
     settle_sums();
     products.begin();
     start_scores(q, q_row, k);

@@ -60,10 +60,10 @@ __device__ __forceinline__ SharedFactor along_rows(const T* tile, int row, int c
 // -----------------------------------------------------------------------------------------------------------
 //
 // A warpgroup's products, in the order of their calls, by all its threads alike:
-//   begin()                after anything else has written the sums or factors in registers
+//   settle(sums), begin()  after anything else has read or written the sums or factors in registers
 //   add_rows, add_columns  D += A B; D and a left factor in registers are not to be touched until the wait
 //   commit()               ends a group of them
-//   wait<n>(sums...)       until at most n groups are under way; the sums of those that are done may be read
+//   wait<n>(), settle()    until at most n groups are under way; the sums of those that are done may be read
 // What threads wrote into shared memory themselves, copy_async included, is seen after fence_shared_writes() by the
 // writer and a barrier.
 
@@ -159,7 +159,7 @@ __device__ __forceinline__ void settle(FragmentA (&a)[kN]) {
 
 #else
 
-inline void fence_shared_writes() { simt::fence_copies(); }
+inline void fence_shared_writes() { simt::fence_shared_writes(); }
 
 // Element (k, n) of B, or (m, k) of A as (k, m): `at` its bytes from the factor's begin, before the swizzle.
 enum class Along : uint8_t { columns, rows };
@@ -197,6 +197,7 @@ class WarpgroupProducts {
     simt::meet_in_warp("wgmma.wait_group", 0xffffffffU, this, [](void* const* lanes) {
       auto* const first = static_cast<WarpgroupProducts*>(lanes[0]);
       const int done = first->committed_ - n;
+      simt::agree_in_warpgroup(static_cast<uint64_t>(n) << 32 | static_cast<uint32_t>(first->committed_));
       for (int p = 0; p < first->n_products_; ++p)
         if (first->products_[p].group < done) multiply(lanes, p);
       for (int lane = 0; lane < 32; ++lane) static_cast<WarpgroupProducts*>(lanes[lane])->finish(done);
@@ -224,7 +225,8 @@ class WarpgroupProducts {
 
   void put(Product p, FragmentC* c, int n, Sums sums) {
     if (!begun_) throw std::runtime_error("wgmma without wgmma.fence after the last wait");
-    if (!simt::copies_fenced()) throw std::runtime_error("wgmma: copies of this thread were not fenced");
+    if (!simt::shared_writes_fenced())
+      throw std::runtime_error("wgmma: what threads wrote to shared memory was not fenced before the last barrier");
     if (n_products_ == kMostProducts) throw std::runtime_error("wgmma: too many products under way");
     p.group = committed_;
     p.begins = sums == Sums::begin;
@@ -248,6 +250,8 @@ class WarpgroupProducts {
     const auto lane_of = [&](int lane) { return static_cast<WarpgroupProducts*>(lanes[lane]); };
     const Product& p = lane_of(0)->products_[index];
     const int n = 8 * lane_of(0)->pending_[p.sums].n, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    simt::agree_in_warpgroup(p.right.descriptor);
+    simt::agree_in_warpgroup(p.left.descriptor);
     float am[16][16], bm[16][128];
     for (int k = 0; k < 16; ++k) {
       for (int j = 0; j < n; ++j)

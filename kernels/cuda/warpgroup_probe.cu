@@ -46,8 +46,7 @@ __global__ void __launch_bounds__(kWarpgroup) warpgroup_probe_kernel(int* wrong)
   for (int k = 0; k < kDepth - 16; k += 16)
     p[k / 16] = {{left_pair<T>(row, k + 2 * t), left_pair<T>(row + 8, k + 2 * t), left_pair<T>(row, k + 2 * t + 8),
                   left_pair<T>(row + 8, k + 2 * t + 8)}};
-  settle(o);
-  settle(p);
+  settle(s), settle(o), settle(p);
   products.begin();
 #pragma unroll
   for (int k = 0; k < kDepth; k += 16)
@@ -59,8 +58,13 @@ __global__ void __launch_bounds__(kWarpgroup) warpgroup_probe_kernel(int* wrong)
     products.add_rows<T, kN>(o, p[k / 16], along_rows<kRows>(b, 16 + k, kFirst), Sums::go_on);
   products.commit();
   products.wait<0>();
-  settle(s);
-  settle(o);
+  settle(s), settle(o), settle(p);
+  // Sums that are looked up by number lie in memory: those of the products stay in registers.
+  float turned_sums[kN / 8][4], straight_sums[kN / 8][4];
+#pragma unroll
+  for (int j = 0; j < kN / 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) turned_sums[j][i] = s[j].x[i], straight_sums[j][i] = o[j].x[i];
   int found = 0;
   for (int j = 0; j < kN / 8; ++j)
 #pragma unroll
@@ -69,8 +73,8 @@ __global__ void __launch_bounds__(kWarpgroup) warpgroup_probe_kernel(int* wrong)
       int turned = 0, straight = 0;
       for (int k = 0; k < kDepth; ++k) turned += left(r, k) * right(column, k);
       for (int k = 0; k < kDepth - 16; ++k) straight += left(r, k) * right(16 + k, kFirst + column);
-      found += s[j].x[i] == static_cast<float>(turned) ? 0 : 1;
-      found += o[j].x[i] == static_cast<float>(straight) ? 0 : 1;
+      found += turned_sums[j][i] == static_cast<float>(turned) ? 0 : 1;
+      found += straight_sums[j][i] == static_cast<float>(straight) ? 0 : 1;
     }
   if (found > 0) atomicAdd(wrong, found);
 }
@@ -82,17 +86,23 @@ void probe(int* wrong) {
   LAUNCH((warpgroup_probe_kernel<T, kN>), dim3(1), dim3(kWarpgroup), kShared, cudaStream_t{}, wrong);
 }
 
+struct Counter {
+  int* at = nullptr;
+  Counter() { RW_CUDA(cudaMalloc(reinterpret_cast<void**>(&at), sizeof *at)); }
+  ~Counter() { cudaFree(at); }
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+};
+
 bool products_are_right() {
-  int* on_device = nullptr;
+  const Counter counter;
   int wrong = 0;
-  RW_CUDA(cudaMalloc(reinterpret_cast<void**>(&on_device), sizeof wrong));
-  RW_CUDA(cudaMemcpy(on_device, &wrong, sizeof wrong, cudaMemcpyHostToDevice));
-  probe<bf16, 64>(on_device);
-  probe<bf16, 128>(on_device);
-  probe<f16, 64>(on_device);
-  probe<f16, 128>(on_device);
-  RW_CUDA(cudaMemcpy(&wrong, on_device, sizeof wrong, cudaMemcpyDeviceToHost));
-  RW_CUDA(cudaFree(on_device));
+  RW_CUDA(cudaMemcpy(counter.at, &wrong, sizeof wrong, cudaMemcpyHostToDevice));
+  probe<bf16, 64>(counter.at);
+  probe<bf16, 128>(counter.at);
+  probe<f16, 64>(counter.at);
+  probe<f16, 128>(counter.at);
+  RW_CUDA(cudaMemcpy(&wrong, counter.at, sizeof wrong, cudaMemcpyDeviceToHost));
   if (wrong > 0)
     std::fprintf(stderr,
                  "warning: %d sums of this GPU's warpgroup products (wgmma) are not what they should be; attention "

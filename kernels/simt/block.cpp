@@ -24,7 +24,8 @@ struct Copy {
 struct Copies {
   std::vector<Copy> under_way;
   int committed = 0;
-  bool fenced = true;
+  bool fenced = false;  // since the last barrier
+  bool made_since_fence = false;
 };
 struct Thread {
   ThreadView view;
@@ -45,6 +46,12 @@ struct SharedPiece {
   size_t begin, bytes;
 };
 
+// What the warps of a warpgroup said, and how far each has come.
+struct Agreement {
+  std::vector<uint64_t> said;
+  size_t come[4] = {};
+};
+
 // What a host thread keeps from launch to launch.
 struct Block {
   Block() { make_stack_pool(); }
@@ -52,11 +59,13 @@ struct Block {
   const std::function<void()>* body = nullptr;
   std::vector<std::unique_ptr<Thread>> threads;
   std::vector<Meeting> warps;
+  std::vector<Agreement> warpgroups;
   std::unique_ptr<unsigned char[]> shared;  // kMostSharedBytes and room to align
   std::vector<SharedPiece> pieces;
   size_t shared_used = 0;
   unsigned n = 0, at_barrier = 0, done = 0;
   int barrier_or = 0, barrier_result = 0;
+  bool fenced = false;  // by all threads, before the last barrier
   std::exception_ptr error;
 
   unsigned char* shared_begin() const {
@@ -119,7 +128,11 @@ bool run_warp(Block& b, unsigned warp, bool downwards) {
 void open_barrier(Block& b) {
   b.at_barrier = 0;
   b.barrier_result = std::exchange(b.barrier_or, 0);
-  for (unsigned i = 0; i < b.n; ++i) b.threads[i]->state = State::ready;
+  b.fenced = true;
+  for (unsigned i = 0; i < b.n; ++i) {
+    b.fenced = b.fenced && std::exchange(b.threads[i]->copies.fenced, false);
+    b.threads[i]->state = State::ready;
+  }
 }
 
 [[noreturn]] void stuck(const Block& b) {
@@ -141,6 +154,8 @@ void open_barrier(Block& b) {
 void run_block(Block& b, uint3 index) {
   b.at_barrier = b.done = 0;
   b.barrier_or = 0;
+  b.fenced = false;
+  for (Agreement& group : b.warpgroups) group = {};
   b.pieces.clear();
   b.shared_used = (b.launch.shared_bytes + 127) & ~size_t{127};
   std::memset(b.shared_begin(), 0xFF, std::min(b.shared_used, kMostSharedBytes));
@@ -151,7 +166,7 @@ void run_block(Block& b, uint3 index) {
     t.view.block = index;
     t.copies.under_way.clear();
     t.copies.committed = 0;
-    t.copies.fenced = true;
+    t.copies.fenced = t.copies.made_since_fence = false;
     t.fiber.start(run_body, &t);
   }
   const unsigned warps = (b.n + kWarpSize - 1) / kWarpSize;
@@ -169,6 +184,9 @@ void run_block(Block& b, uint3 index) {
     if (b.at_barrier == b.n) open_barrier(b);
     else if (!ran && b.done < b.n) stuck(b);
   }
+  for (const Agreement& group : b.warpgroups)
+    if (std::any_of(std::begin(group.come), std::end(group.come), [&](size_t n) { return n != group.said.size(); }))
+      throw std::runtime_error("warps of a warpgroup made different products in " + place(*b.threads[0]));
 }
 
 // A fault leaves fibers that are halfway through: their stacks are given up with them.
@@ -201,6 +219,7 @@ void run_grid(const Launch& launch, const std::function<void()>& body) {
   b.n = static_cast<unsigned>(n);
   if (!b.shared) b.shared = std::make_unique<unsigned char[]>(kMostSharedBytes + 1024);
   b.warps.resize((b.n + kWarpSize - 1) / kWarpSize);
+  b.warpgroups.resize((b.warps.size() + 3) / 4);
   while (b.threads.size() < n) b.threads.push_back(std::make_unique<Thread>());
   for (unsigned i = 0; i < b.n; ++i) {
     Thread& t = *b.threads[i];
@@ -265,12 +284,23 @@ void wait_for_copies(int n) {
     if (!done(copy)) continue;
     if (copy.bytes > 0) std::memcpy(copy.to, copy.from, 16);
     else std::memset(copy.to, 0, 16);
-    c.fenced = false;
+    c.made_since_fence = true;
   }
   std::erase_if(c.under_way, done);
 }
-void fence_copies() { running->copies.fenced = true; }
-bool copies_fenced() { return running->copies.fenced; }
+void fence_shared_writes() {
+  running->copies.fenced = true;
+  running->copies.made_since_fence = false;
+}
+bool shared_writes_fenced() { return running->block->fenced && !running->copies.made_since_fence; }
+
+void agree_in_warpgroup(uint64_t what) {
+  const unsigned warp = running->flat / kWarpSize;
+  Agreement& group = running->block->warpgroups[warp / 4];
+  const size_t at = group.come[warp % 4]++;
+  if (at == group.said.size()) group.said.push_back(what);
+  else if (group.said[at] != what) fault(*running, "warps of a warpgroup disagree about a product");
+}
 
 void meet_in_warp(const char* op, uint32_t mask, void* mine, WarpAct act) {
   Thread& t = *running;

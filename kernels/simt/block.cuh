@@ -58,9 +58,12 @@ void copy_later(void* to, const void* from, int bytes);
 void commit_copies();
 // Until at most n groups are under way.
 void wait_for_copies(int n);
-// Tensor cores that read shared memory themselves see copies after a fence (fence.proxy.async) by the thread that made
-// them. copies_fenced: this thread's all are.
-void fence_copies();
-bool copies_fenced();
+// Tensor cores that read shared memory themselves see what a thread wrote there after its fence (fence.proxy.async) and
+// a barrier. shared_writes_fenced: every thread of the block had one before the last barrier, and this one has not made
+// copies since.
+void fence_shared_writes();
+bool shared_writes_fenced();
+// By one lane of each warp: the warps of a warpgroup (four) say the same things in the same order, and as many.
+void agree_in_warpgroup(uint64_t what);
 
 }  // namespace rw::simt

@@ -102,6 +102,9 @@ class Comm {
   // Seconds that the device stood still in waits that are over, since the last call. Called where the host has just
   // waited for the device.
   virtual double take_stalled_s() { return 0; }
+  // Seconds that operations on device memory took there, from where they began on the device to their end, added up:
+  // of those that are over, since the last call. Called as take_stalled_s().
+  virtual double take_device_s() { return 0; }
   // What a device has recorded of this communicator's operations: `replay` starts it, on all ranks alike. It has
   // timeout_s() like an operation.
   virtual void replay(const std::function<void()>& replay) { replay(); }

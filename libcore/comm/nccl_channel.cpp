@@ -51,7 +51,7 @@ struct Op {
   int peer = -1;                          // in the channel
   void *begin = nullptr, *end = nullptr;  // events of the channel's stream
   double began_s = -1;                    // as far as somebody looked
-  bool is_captured = false, is_joined = false;
+  bool is_captured = false, is_joined = false, is_timed = false;
 };
 
 }  // namespace
@@ -62,7 +62,8 @@ struct NcclChannel::State {
   NcclChannelConfig c;
   cudaStream_t compute, stream = nullptr;
   ncclComm_t comm = nullptr;  // null: aborted
-  EventPool events{EventPool::Clock::none};
+  EventPool events{EventPool::Clock::timed};
+  double seconds = 0;  // of those that are over
   std::deque<Op> ops;  // in the order started; none of those before is under way
   int64_t first = 0;   // number of the first of them
   int64_t aborted_from = 0;
@@ -84,8 +85,10 @@ struct NcclChannel::State {
   }
 
   void retire() {
-    while (!ops.empty() && (ops.front().is_captured ? ops.front().is_joined : event_reached(ops.front().end)))
+    while (!ops.empty() && (ops.front().is_captured ? ops.front().is_joined : event_reached(ops.front().end))) {
+      if (ops.front().is_timed) seconds += event_seconds(ops.front().begin, ops.front().end);
       drop_first();
+    }
   }
   void drop_first() {
     std::lock_guard lock(c.family->mutex());
@@ -131,6 +134,7 @@ struct NcclChannel::State {
   int64_t start(Op op, NcclChannel* channel, F&& nccl_call) {
     c.family->check();
     op.is_captured = is_capturing(c.compute);
+    op.is_timed = !op.is_captured;
     if (op.is_captured) is_recorded = true;
     else retire();
     op.begin = events.take();
@@ -292,6 +296,11 @@ void NcclChannel::replay(const std::function<void()>& replay) {
   s.record(op.end, s.compute);
   std::lock_guard lock(s.c.family->mutex());
   s.ops.push_back(op);
+}
+
+double NcclChannel::take_seconds() {
+  s_->retire();
+  return std::exchange(s_->seconds, 0);
 }
 
 bool NcclChannel::done(int64_t number) {

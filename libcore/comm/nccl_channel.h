@@ -60,6 +60,8 @@ class NcclChannel {
   // Makes the compute stream wait. True when there may be something to wait for.
   bool join(int64_t number);
   void wait_on_host(int64_t number);
+  // That operations took on the channel's stream, those that are done, since the last call; of recorded ones none.
+  double take_seconds();
 
   // Zeroed device memory, registered with the communicator where the library can; null when there is none left. It
   // may outlive the channel.

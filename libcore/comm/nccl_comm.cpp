@@ -178,6 +178,12 @@ class NcclComm final : public Comm {
     family_->check();
     return stalls_.take();
   }
+  double take_device_s() override {
+    double seconds = channel_ != nullptr ? channel_->take_seconds() : 0;
+    for (const auto& [edge, channel] : edges_)
+      if (channel != nullptr) seconds += channel->take_seconds();
+    return seconds;
+  }
 
   void replay(const std::function<void()>& replay) override {
     if (size() == 1) return replay();

@@ -38,6 +38,12 @@ bool event_reached(void* event) {
   return true;
 }
 
+double event_seconds(void* begin, void* end) {
+  float ms = 0;
+  RW_EXPECT_CUDA(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));
+  return 1e-3 * static_cast<double>(ms);
+}
+
 bool is_capturing(void* stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   RW_EXPECT_CUDA(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status));
@@ -69,9 +75,7 @@ void StallClock::collect() {
   while (!waits_.empty() && event_reached(waits_.front().second)) {
     const auto [begin, end] = waits_.front();
     waits_.pop_front();
-    float ms = 0;
-    RW_EXPECT_CUDA(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));
-    seconds_ += 1e-3 * static_cast<double>(ms);
+    seconds_ += event_seconds(begin, end);
     events_.give(begin);
     events_.give(end);
   }

@@ -25,6 +25,7 @@ class EventPool {
 };
 
 bool event_reached(void* event);
+double event_seconds(void* begin, void* end);  // of a timed pool, both reached
 bool is_capturing(void* stream);  // a graph is being recorded: nothing may be asked about what is put on it
 
 // How long a stream stood still for others: the time between two of its events around each wait.

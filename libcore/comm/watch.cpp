@@ -21,7 +21,7 @@ void keep(CommRecord& record, const CommOp& op) {
 void end_op(CommRecord& record, int64_t number, CommOp op, CommOp::State state) {
   op.state = state;
   op.end_s = now_s();
-  record.total_s += op.end_s - op.start_s;
+  if (!op.is_on_device) record.total_s += op.end_s - op.start_s;
   if (record.on_end) record.on_end(op);
   if (record.n_ops - number <= CommRecord::kKept) record.last[static_cast<size_t>(number % CommRecord::kKept)] = op;
   else if (state == CommOp::State::failed) keep(record, op);
@@ -125,6 +125,7 @@ class WatchedComm final : public Comm {
   double take_stalled_s() override {
     return telling([&] { return inner_->take_stalled_s(); });
   }
+  double take_device_s() override { return inner_->take_device_s(); }
   void replay(const std::function<void()>& replay) override { inner().replay(replay); }
 
  private:
@@ -199,7 +200,7 @@ class WatchedComm final : public Comm {
     try {
       const Request request = call_inner();
       if (request.id == Request{}.id) end(open_.size() - 1, CommOp::State::done);
-      else open_.back().request = request;
+      else open_.back().request = request, open_.back().op.is_on_device = !inner_->wait_blocks(request);
       return request;
     } catch (...) {
       fail_on_device(*record_);
@@ -251,7 +252,7 @@ class WatchedComm final : public Comm {
 
 void CommRecord::add_stalls() {
   try {
-    for (Comm* comm : comms) exposed_s += comm->take_stalled_s();
+    for (Comm* comm : comms) exposed_s += comm->take_stalled_s(), total_s += comm->take_device_s();
   } catch (...) {
     fail_on_device(*this);
     throw;

@@ -33,6 +33,7 @@ struct CommOp {
   double start_s, end_s;  // now_s()
   const char* phase;      // "forward", "backward", "optimizer": static text
   int64_t step, micro_batch;
+  bool is_on_device = false;  // the host sees its end late
 };
 
 // Who the ranks of a watched communicator are, so that the one that is missing has a name.
@@ -57,7 +58,8 @@ struct CommRecord {
   // progress().
   double exposed_s = 0;
   // Seconds from the start of every operation until it was seen to be done, added up: what communication would have
-  // cost had nothing been computed meanwhile, and the waiting of ranks that came early.
+  // cost had nothing been computed meanwhile, and the waiting of ranks that came early. Of those on device memory, what
+  // the device's clock says (Comm::take_device_s).
   double total_s = 0;
   std::array<CommOp, kKept> last{};
   int64_t n_ops = 0;                            // last[i % kKept], newest n_ops - 1
@@ -74,8 +76,8 @@ struct CommRecord {
     CommOp op;
   };
   std::deque<OnDevice> on_device;
-  // Adds to exposed_s what the device stood still in such waits. Called where the host has just waited for the device;
-  // throws when one of them failed.
+  // Adds to exposed_s what the device stood still in such waits, to total_s what its operations took there. Called
+  // where the host has just waited for the device; throws when one of them failed.
   void add_stalls();
 
   // The kept operations, oldest first, one a line: op, group, sequence, bytes, peer (rank in the group, of messages),

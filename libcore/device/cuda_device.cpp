@@ -82,8 +82,13 @@ class CudaDevice final : public Device, private DeviceMemory {
       RW_CUDA(cudaSetDevice(index_));
       // Apart from the default stream, which library code may use and wait for.
       RW_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-      copies_.emplace(index_);
-      try_cuda_device();
+      try {
+        copies_.emplace(index_);
+        try_cuda_device();
+      } catch (...) {
+        cudaStreamDestroy(stream_);
+        throw;
+      }
     });
   }
   ~CudaDevice() override {

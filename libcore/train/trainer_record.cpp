@@ -72,11 +72,10 @@ Json Trainer::metrics_line(const StepResult& result) const {
     if (count.calls > then.calls) calls[name] = count.calls - then.calls, bytes[name] = count.bytes - then.bytes;
   }
   // Of rank 0: seconds in which it did nothing but communicate or wait; what it was part of, by group.
-  Json communication = {{"exposed_s", comm_record_->exposed_s - exposed_before_}};
-  // On a device the host sees an operation end when it next waits for the device: that time says nothing.
-  if (device_->memory() == nullptr) communication["total_s"] = comm_record_->total_s - total_before_;
-  communication["calls"] = calls;
-  communication["bytes"] = bytes;
+  const Json communication = {{"exposed_s", comm_record_->exposed_s - exposed_before_},
+                              {"total_s", comm_record_->total_s - total_before_},
+                              {"calls", calls},
+                              {"bytes", bytes}};
   Json line = {{"step", state_.step},
                {"loss", json_or_null(result.loss)},
                {"lr", lr_at(spec_, peak_lr_, state_.step)},

@@ -248,8 +248,13 @@ TEST_CASE("watched: waiting for the device is exposed, and an operation is done 
     expect(record->json_lines().find("started") != std::string::npos, "the device has not done it yet");
     device.wait();
     const double before = record->exposed_s;
+    expect(record->total_s == 0, "the host's clock does not count");
     record->add_stalls();
     expect(record->exposed_s > before, "the device stood still");
+    expect(record->total_s > 0, "the device's clock does");
+    const double total = record->total_s;
+    record->add_stalls();
+    expect(record->total_s == total, "once");
     expect(record->json_lines().find("started") == std::string::npos, "the device did it");
     expect(record->counts.at({"dp", CommKind::all_reduce}) == CommCount{.calls = 1, .bytes = 4036}, "counts");
     comm.barrier();

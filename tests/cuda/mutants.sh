@@ -107,6 +107,10 @@ mutant 'missing wait: copies for a warpgroup backward' attention_bwd_warpgroup a
 mutant 'missing wait: slopes of a warpgroup' attention_bwd_warpgroup attention_90 attention_bwd_warpgroup.cu '/wait<1>/{N;s/.*wait<1>\(\);\n( *settle\(d_p\))/\1/;}'
 mutant 'missing wait: scores of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/products\.wait<1>\(\);//'
 mutant 'missing wait: sums of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu '/wait<1>/,/settle_sums/s/products\.wait<0>\(\);//'
+mutant 'late fence: after the barrier' attention_bwd_warpgroup attention_90 attention_bwd_warpgroup.cu '/fence_shared_writes\(\);/{N;s/( *fence_shared_writes\(\);)\n(.*)/\2\n\1/;}'
+mutant 'missing fence: numbers that tensor cores read' warpgroup_probe products_90 warpgroup_probe.cu 's/fence_shared_writes\(\);//'
+mutant 'a warp apart: rows of its own' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/rows\.next\(q, group_row/rows.next(q, warp_row/'
+mutant 'a warp apart: skips what its warpgroup makes' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/const int row = tile.first \+ group_row;/const int row = tile.first + warp_row;/'
 mutant 'missing fence: copies that tensor cores read' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/^ *fence_shared_writes\(\);$//'
 
 # A factor is not where its descriptor says: the device is asked before anything relies on it.

@@ -83,7 +83,7 @@ TEST_CASE("warpgroup: sums are there after the wait, and not before") {
 TEST_CASE("warpgroup: what hardware would not tell is a fault") {
   std::vector<float> sums;
   int early = 0;
-  CHECK(run(sums, early, {.fence_copies = true}).find("copies of this thread were not fenced") != std::string::npos);
+  CHECK(run(sums, early, {.fence_copies = true}).find("was not fenced before the last barrier") != std::string::npos);
   CHECK(run(sums, early, {.begin = true}).find("without wgmma.fence") != std::string::npos);
   CHECK(run(sums, early, {}) == "");
 }
