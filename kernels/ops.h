@@ -409,7 +409,7 @@ struct Ops {
   void (*gemm)(const Gemm&, Stream);
   void (*gemm_pack)(const GemmPack&, Stream);
   int64_t (*gemm_workspace)(const Gemm&, Stream);
-  int64_t (*packed_bytes)(const GemmPack&, Stream);
+  int64_t (*packed_bytes)(const GemmPack&, Stream);  // 0, of b_trans no: b in t serves as it is
   void (*quant_pack)(const QuantPack&, Stream);
   void (*quant_unpack)(const QuantUnpack&, Stream);
   void (*quant_gemm)(const QuantGemm&, Stream);

@@ -1,29 +1,21 @@
 #include "kernels/plain_sizes.h"
 
+#include "kernels/device_sizes.h"
+
 namespace rw {
 namespace {
-
-constexpr int64_t kRowBlock = 128, kHeadColumns = 32;
-
-int64_t packed(const GemmPack& a, Stream) { return a.b_trans == Trans::yes ? a.n * a.k * dtype_bytes(a.t) : 0; }
 
 int64_t quant_packed(const QuantPack& a, Stream) {
   const int64_t groups = (a.k + a.group - 1) / a.group;
   return a.bits == QuantBits::int8 ? a.n * (a.k + 2 * groups) : a.n * ((a.k + 1) / 2 + groups);
 }
 
-int64_t attention(const AttentionBwd& a, Stream) {
-  const int64_t rows = a.n_seq > 0 ? a.cu_seqlens[a.n_seq] - a.cu_seqlens[0] + kRowBlock * a.n_seq : 0;
-  const int64_t columns = (a.d + kHeadColumns - 1) / kHeadColumns * kHeadColumns;
-  return rows * a.heads * (columns + 1) * static_cast<int64_t>(sizeof(float));
-}
-
 constexpr Ops kPlainSizes{
     .name = "accelerator",
     .gemm = nullptr,
     .gemm_pack = nullptr,
-    .gemm_workspace = [](const Gemm&, Stream) { return int64_t{0}; },
-    .packed_bytes = packed,
+    .gemm_workspace = [](const Gemm& g, Stream) { return device_gemm_workspace(g); },
+    .packed_bytes = [](const GemmPack& p, Stream) { return device_packed_bytes(p); },
     .quant_pack = nullptr,
     .quant_unpack = nullptr,
     .quant_gemm = nullptr,
@@ -35,7 +27,7 @@ constexpr Ops kPlainSizes{
     .rope = nullptr,
     .attention_fwd = nullptr,
     .attention_bwd = nullptr,
-    .attention_workspace = attention,
+    .attention_workspace = [](const AttentionBwd& a, Stream) { return device_attention_workspace(a); },
     .kv_write = nullptr,
     .paged_attention = nullptr,
     .paged_attention_workspace = [](const PagedAttention&, Stream) { return int64_t{0}; },

@@ -5,6 +5,7 @@
 //   d_v = P^T d_o,  d_s = P * (d_o v^T - delta),  d_q = scale d_s k,  d_k = scale d_s^T q.
 #include "kernels/cuda/attention_bwd_rows.cuh"
 #include "kernels/cuda/table.h"
+#include "kernels/device_sizes.h"
 
 namespace rw::cuda {
 namespace {
@@ -195,11 +196,7 @@ bool bwd_by_tensor_cores(const AttentionBwd& a, const AttentionStrides& ld, cons
 
 }  // namespace
 
-// Of the numbers of rows and heads alone: delta. cu_seqlens is the host's here.
-int64_t attention_workspace(const AttentionBwd& a, Stream) {
-  const int64_t rows = a.n_seq == 0 ? 0 : a.cu_seqlens[a.n_seq] - a.cu_seqlens[0];
-  return rows * a.heads * static_cast<int64_t>(sizeof(float)) + kDeltaAlignment;
-}
+int64_t attention_workspace(const AttentionBwd& a, Stream) { return device_attention_workspace(a); }
 
 int64_t most_attention_head_size() {
   int64_t d = 256;

@@ -1,13 +1,13 @@
 // The backward of attention_plain.cuh, and delta, which the kernels of tensor cores read too.
 #pragma once
 #include "kernels/cuda/attention_plain.cuh"
+#include "kernels/device_sizes.h"
 
 namespace rw::cuda {
 
 // ---- delta: (rows, H), the sums over a head of d_o * o
 // -------------------------------------------------------------------
 
-constexpr int64_t kDeltaAlignment = 4;
 inline float* delta_in(void* workspace) {
   return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(workspace) + kDeltaAlignment - 1) &
                                   ~static_cast<uintptr_t>(kDeltaAlignment - 1));

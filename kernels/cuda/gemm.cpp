@@ -16,6 +16,7 @@
 #include "kernels/cuda/error.h"
 #include "kernels/cuda/gemm_finish.h"
 #include "kernels/cuda/table.h"
+#include "kernels/device_sizes.h"
 #include "kernels/gemm_parts.h"
 #include "libcore/base/check.h"
 
@@ -27,13 +28,6 @@
 
 namespace rw::cuda {
 namespace {
-
-// What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace); host runs need none.
-#if defined(RW_SIMT)
-constexpr int64_t kLibraryBytes = 0;
-#else
-constexpr int64_t kLibraryBytes = 32 << 20;
-#endif
 
 void check_lt(cublasStatus_t status, const char* call, const Gemm& g) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -90,7 +84,7 @@ struct Product {
 using Key = std::array<int64_t, 17>;
 
 bool rounds_bias(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
-void* rounded_bias(const Gemm& g) { return static_cast<char*>(g.workspace) + kLibraryBytes; }
+void* rounded_bias(const Gemm& g) { return static_cast<char*>(g.workspace) + kGemmLibraryBytes; }
 
 // A host thread's handle, and the algorithms that the library chose, by shape: asking takes tens of microseconds.
 class Library {
@@ -149,7 +143,7 @@ class Library {
     if (!known->second) return false;
     if (rounds_bias(g)) cast({.y = rounded_bias(g), .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
     check_lt(cublasLtMatmul(handle_, op.handle, &alpha, p.b, a.handle, p.a, b.handle, &beta, p.out, c.handle, p.out,
-                            c.handle, &*known->second, g.workspace, static_cast<size_t>(kLibraryBytes),
+                            c.handle, &*known->second, g.workspace, static_cast<size_t>(kGemmLibraryBytes),
                             static_cast<cudaStream_t>(s.native)),
              "cublasLtMatmul", g);
     return true;
@@ -168,7 +162,7 @@ class Library {
       check_lt(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
                "cublasLtMatmulPreferenceSetAttribute", g);
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kLibraryBytes));
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kGemmLibraryBytes));
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
@@ -241,10 +235,10 @@ bool multiply_with_gelu(const Gemm& g, Stream s) {
 
 }  // namespace
 
-int64_t gemm_workspace(const Gemm& g, Stream) { return kLibraryBytes + (rounds_bias(g) ? g.n * dtype_bytes(g.ct) : 0); }
+int64_t gemm_workspace(const Gemm& g, Stream) { return device_gemm_workspace(g); }
 
 // Packed is the plain (n,k): what cuBLASLt reads best, and what a checkpoint's weight is already.
-int64_t packed_bytes(const GemmPack& p, Stream) { return p.n * p.k * dtype_bytes(p.t); }
+int64_t packed_bytes(const GemmPack& p, Stream) { return device_packed_bytes(p); }
 
 void gemm(const Gemm& g, Stream s) {
   if (g.m == 0 || g.n == 0) return;

@@ -327,7 +327,7 @@ int64_t block_workspace_bytes(int64_t rows, int64_t n_seq, const BlockShape& s, 
   const AttentionBwd attention{
       .cu_seqlens = cu_seqlens.data(), .n_seq = n_seq, .heads = s.h, .kv_heads = s.hkv, .d = s.d, .t = exec.t};
   return std::max({linear(s.qkv_n, s.c), linear(s.c, s.h * s.d), linear(s.u, s.c), linear(s.c, s.f),
-                   exec.ops.attention_workspace(attention, exec.stream), paged_workspace(s, exec)});
+                   exec.ops.attention_workspace(attention, exec.stream)});
 }
 
 int64_t paged_block_workspace_bytes(int64_t rows, const PackedLinear& like, const BlockShape& s, const Exec& exec) {

@@ -61,15 +61,11 @@ QuantGemm quant_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w
 }
 
 Gemm input_gemm(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  return {.c = d_x,
-          .a = d_y,
-          .b_packed = w.bwd,
-          .m = rows,
-          .n = w.n_in,
-          .k = w.n_out,
-          .t = exec.t,
-          .ct = exec.t,
-          .workspace = exec.workspace};
+  Gemm g{
+      .c = d_x, .a = d_y, .m = rows, .n = w.n_in, .k = w.n_out, .t = exec.t, .ct = exec.t, .workspace = exec.workspace};
+  if (has_one_copy(w, exec)) g.b = w.fwd;
+  else g.b_packed = w.bwd;
+  return g;
 }
 
 Gemm weight_gemm(const LinearGrad& grad, const void* d_y, const void* x, int64_t rows, const PackedLinear& w,
@@ -97,6 +93,8 @@ int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec) {
   return exec.ops.packed_bytes(bwd_pack(w, exec), exec.stream);
 }
 
+bool has_one_copy(const PackedLinear& w, const Exec& exec) { return packed_bwd_bytes(w, exec) == 0; }
+
 void pack_fwd(const PackedLinear& w, const Exec& exec) {
   if (w.fwd == nullptr) return;
   if (w.format == WeightFormat::plain) exec.ops.gemm_pack(fwd_pack(w, exec), exec.stream);
@@ -104,6 +102,7 @@ void pack_fwd(const PackedLinear& w, const Exec& exec) {
 }
 
 void pack_bwd(const PackedLinear& w, const Exec& exec) {
+  if (has_one_copy(w, exec)) return;
   if (w.bwd != nullptr) exec.ops.gemm_pack(bwd_pack(w, exec), exec.stream);
 }
 

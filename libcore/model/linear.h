@@ -10,7 +10,8 @@ namespace rw {
 enum class WeightFormat : uint8_t { plain, int8, int4 };
 
 // A weight as the products read it. `fwd` packs W^T as the right operand of x W^T, `bwd` packs W as that of d_y W (null
-// in inference). master is the f32 weight both are made from; what packs needs it, the products do not.
+// in inference, and not made by tables that have one copy for both). master is the f32 weight both are made from; what
+// packs needs it, the products do not.
 struct PackedLinear {
   const float* master = nullptr;  // (n_out, n_in)
   const float* bias = nullptr;    // (n_out) or null
@@ -23,7 +24,9 @@ struct PackedLinear {
 
 int64_t packed_fwd_bytes(const PackedLinear& w, const Exec& exec);
 int64_t packed_bwd_bytes(const PackedLinear& w, const Exec& exec);
-// Makes fwd, or bwd, from the master weight; nothing where that is null.
+// The table's forward copy is the plain matrix, and serves the backward as it lies.
+bool has_one_copy(const PackedLinear& w, const Exec& exec);
+// Makes fwd, or bwd, from the master weight; nothing where that is null, or not to be made.
 void pack_fwd(const PackedLinear& w, const Exec& exec);
 void pack_bwd(const PackedLinear& w, const Exec& exec);
 

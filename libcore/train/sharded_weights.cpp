@@ -94,7 +94,8 @@ const BlockWeights& ShardedWeights::acquire(int64_t layer, Pass pass) {
     from[i]->bwd = to[i]->bwd;
   }
   lease->block = now;
-  const bool fwd = pass != Pass::backward, bwd = pass != Pass::forward;
+  const bool bwd = pass != Pass::forward;
+  const bool fwd = pass != Pass::backward || has_one_copy(*lease->block.linears()[0], exec_);
   for (const PackedLinear* linear : lease->block.linears()) {
     if (fwd && !lease->fwd_packed) pack_fwd(*linear, exec_);
     if (bwd && !lease->bwd_packed) pack_bwd(*linear, exec_);

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/device_sizes.h"
 #include "tests/cuda/cuda_tables.h"
 
 // After the above: the toolkit's names.
@@ -18,12 +19,12 @@ constexpr int64_t kM = 5, kK = 24;
 // Room for a matrix at a multiple of 16 bytes, or `past` bytes behind one.
 class Room {
  public:
-  explicit Room(size_t past = 0) : past_(past) {}
+  explicit Room(size_t past = 0, size_t bytes = 1 << 13) : past_(past), all_(bytes) {}
   void* data() { return all_.data() + (64 - reinterpret_cast<uintptr_t>(all_.data()) % 64) + past_; }
 
  private:
   size_t past_;
-  std::vector<char> all_ = std::vector<char>(1 << 13);
+  std::vector<char> all_;
 };
 
 struct Ways {
@@ -42,7 +43,8 @@ Ways ways_of(const F& f) {
 
 struct Operands {
   Room a, b, c, act, x, bias, workspace;
-  explicit Operands(size_t past = 0) : c(past), act(past), x(past) {}
+  explicit Operands(size_t past = 0)
+      : c(past), act(past), x(past), workspace(0, static_cast<size_t>(kGemmLibraryBytes + (1 << 13))) {}
   Gemm product(int64_t n, DType t, DType ct) {
     return {.c = c.data(),
             .a = a.data(),

@@ -123,7 +123,14 @@ void bias(Device& d, Results& out) {
 void gemm_pack(Device& d, Results& out) {
   const int64_t n = 37, k = 67;
   float* const packed = d.space(n * k);
-  cuda::gemm_pack({.packed = packed, .b = d.values(n * k), .n = n, .k = k, .src_t = DType::f32, .t = DType::f32}, {});
+  cuda::gemm_pack({.packed = packed,
+                   .b = d.values(n * k),
+                   .n = n,
+                   .k = k,
+                   .b_trans = Trans::yes,
+                   .src_t = DType::f32,
+                   .t = DType::f32},
+                  {});
   wait();
   out.add(packed, n * k);
 }

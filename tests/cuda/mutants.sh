@@ -86,7 +86,6 @@ done
 # A barrier is missing: what another thread writes is read before it is there.
 mutant 'missing barrier: sums of a block' norm norm reduce.cuh '0,/^ *__syncthreads\(\);$/s/__syncthreads\(\);//'
 mutant 'missing barrier: column sums' bias bias columns.cuh 's/^ *__syncthreads\(\);$//'
-mutant 'missing barrier: the turned tile' gemm_finish gemm_pack gemm_finish.cu 's/^ *__syncthreads\(\);$//'
 mutant 'missing barrier: softmax of a row' cross_entropy cross_entropy cross_entropy.cu '0,/^ *__syncthreads\(\);$/s/__syncthreads\(\);//'
 mutant 'missing barrier: keys of attention' attention_fwd attention attention_fwd.cu 's/__syncthreads\(\);  \/\/ this tile is there.*//'
 mutant 'missing barrier: keys of a warpgroup' attention_fwd_warpgroup attention_90 attention_fwd_warpgroup.cu 's/__syncthreads\(\);  \/\/ keys i and values.*//'
@@ -131,7 +130,7 @@ mutant 'grid rounded down: gelu' activation gelu activation.cu '/gelu_fwd_kernel
 mutant 'grid rounded down: adamw' optimizer adamw optimizer.cu 's/blocks_for\(a\.n, (kThreads \* kSize)\)/dim3(static_cast<unsigned>(a.n \/ (\1)))/'
 mutant 'grid rounded down: embedding' embedding embedding embedding.cu 's/blocks_for\(n, kThreads\)/dim3(static_cast<unsigned>(n \/ kThreads))/'
 mutant 'grid rounded down: columns' bias bias columns.cuh 's/blocks_for\(a\.n, kColumns\)/dim3(static_cast<unsigned>(a.n \/ kColumns))/'
-mutant 'grid rounded down: tiles of a packed weight' gemm_finish gemm_pack gemm_finish.cu 's/grid\.y = blocks_for\(p\.k, kTile\)\.x/grid.y = static_cast<unsigned>(p.k \/ kTile)/'
+mutant 'grid rounded down: a packed weight' gemm_finish gemm_pack gemm_finish.cu '/copy_kernel<T, S>/s/blocks_for\(p\.n \* p\.k, kThreads\)/dim3(static_cast<unsigned>(p.n * p.k \/ kThreads))/'
 
 # What a library's product is told.
 mutant 'exchanged: a product and its GELU' gemm gelu_product gemm.cpp 's/p\.out = g\.gelu;/p.out = g.c;/; s/p\.aux = g\.gelu != .*/p.aux = g.gelu;/'

@@ -143,19 +143,17 @@ TEST_CASE("four orders: products") {
       g.workspace = c.workspace(waited_cuda_ops().gemm_workspace(g, {})).data();
       c.check("gemm", [&](const Ops& ops) { ops.gemm(g, {}); });
     }
-    for (const Trans trans : {Trans::no, Trans::yes}) {
-      for (const DType source : {make().t(), kF32}) {
-        Case c = make();
-        GemmPack p{.packed = nullptr,
-                   .b = c.random(source, n * k).data(),
-                   .n = n,
-                   .k = k,
-                   .b_trans = trans,
-                   .src_t = source,
-                   .t = c.t()};
-        p.packed = c.written(c.workspace(waited_cuda_ops().packed_bytes(p, {}))).data();
-        c.check("gemm_pack", [&](const Ops& ops) { ops.gemm_pack(p, {}); });
-      }
+    for (const DType source : {make().t(), kF32}) {
+      Case c = make();
+      GemmPack p{.packed = nullptr,
+                 .b = c.random(source, n * k).data(),
+                 .n = n,
+                 .k = k,
+                 .b_trans = Trans::yes,
+                 .src_t = source,
+                 .t = c.t()};
+      p.packed = c.written(c.workspace(waited_cuda_ops().packed_bytes(p, {}))).data();
+      c.check("gemm_pack", [&](const Ops& ops) { ops.gemm_pack(p, {}); });
     }
     Case c = make();
     Buffer& d_bias = c.written(c.random(kF32, n));

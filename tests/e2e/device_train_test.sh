@@ -26,6 +26,8 @@ is 'it learns' "$(field cpu/metrics.jsonl loss | awk 'NR == 1 { a = $1 } { b = $
 expect 0 '"steps":4' 'one device' "${train[@]}" --device cuda --out one
 near 'its losses are the CPU'\''s within 1e-5' one/metrics.jsonl
 holds 'run.json names the device' "$(cat one/run.json)" '"backend": "cuda"'
+is 'a dry run tells its memory to the byte' "$("${train[@]}" --device cuda --dry-run 2>/dev/null | sed 's/.*"high_water_bytes":\([0-9]*\).*/\1/')" \
+  "$(field one/metrics.jsonl planned | head -1)"
 is 'one rank communicates for no time' "$(field one/metrics.jsonl total_s | awk '$1 > 0' | wc -l)" 0
 expect 0 '"steps":4' 'tp 2 x dp 2 on devices' mpirun -n 4 "${train[@]}" --device cuda --tp 2 --sp --dp 2 --zero 1 --out tpdp
 near 'its losses are the CPU'\''s within 1e-5' tpdp/metrics.jsonl

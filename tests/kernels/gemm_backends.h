@@ -73,8 +73,9 @@ inline bool run_gemm(const PanelKernel& kernel, Gemm g, Packed packed, int threa
   const Stream stream{threads};
   const GemmPack pack{
       .packed = nullptr, .b = g.b, .n = g.n, .k = g.k, .ldb = g.ldb, .b_trans = g.b_trans, .src_t = g.t, .t = g.t};
-  Aligned b(packed == Packed::yes ? panels_packed_bytes(kernel, pack) : 0);
-  if (packed == Packed::yes) {
+  const int64_t bytes = packed == Packed::yes ? panels_packed_bytes(kernel, pack) : 0;
+  Aligned b(bytes);
+  if (bytes > 0) {  // else b serves as it is
     GemmPack into = pack;
     into.packed = b.data();
     panels_pack(kernel, into, stream);

@@ -28,8 +28,9 @@ class Matrix {
 void multiply(const Ops& ops, Gemm g, Packed packed, int threads) {
   const Stream stream{threads};
   GemmPack pack{.packed = nullptr, .b = g.b, .n = g.n, .k = g.k, .b_trans = g.b_trans, .src_t = g.t, .t = g.t};
-  Aligned b(packed == Packed::yes ? ops.packed_bytes(pack, stream) : 0);
-  if (packed == Packed::yes) {
+  const int64_t bytes = packed == Packed::yes ? ops.packed_bytes(pack, stream) : 0;
+  Aligned b(bytes);
+  if (bytes > 0) {  // else b serves as it is
     pack.packed = b.data();
     ops.gemm_pack(pack, stream);
     g.b_packed = b.data(), g.b = nullptr;

@@ -1,0 +1,27 @@
+// What the cuda table takes beside operands, for itself and for dry runs and plans of GPUs on machines without one.
+#pragma once
+#include "kernels/ops.h"
+
+namespace rw {
+
+// What NVIDIA recommends as cuBLASLt's workspace for Hopper (cuBLAS documentation, cublasSetWorkspace).
+constexpr int64_t kGemmLibraryBytes = 32 << 20;
+// And room for a bias in the result's type, which is what cuBLASLt adds: whoever asks for room may not have the bias
+// yet.
+inline int64_t device_gemm_workspace(const Gemm& g) {
+  return kGemmLibraryBytes + (g.ct != DType::f32 ? g.n * dtype_bytes(g.ct) : 0);
+}
+
+// A weight (n,k) has one copy, in the type of the activations: as it is for the forward, and the b of the backward.
+inline int64_t device_packed_bytes(const GemmPack& p) {
+  return p.b_trans == Trans::yes ? p.n * p.k * dtype_bytes(p.t) : 0;
+}
+
+// delta: of each row and head the sum of d_o * o in f32, begun at a multiple of 4 bytes. cu_seqlens is the host's here.
+constexpr int64_t kDeltaAlignment = 4;
+inline int64_t device_attention_workspace(const AttentionBwd& a) {
+  const int64_t rows = a.n_seq == 0 ? 0 : a.cu_seqlens[a.n_seq] - a.cu_seqlens[0];
+  return rows * a.heads * int64_t{sizeof(float)} + kDeltaAlignment;
+}
+
+}  // namespace rw
