@@ -252,7 +252,7 @@ TEST_CASE("a model that does not fit says so, and what would") {
   ServePlanSpec s = spec();
   s.serve.max_model_len = 0;  // the model's 2048 tokens
   ClusterSpec c = cluster(1);
-  c.devices[0].memory = 11 << 20;
+  c.devices[0].memory = 46 << 20;  // cuBLASLt's workspace, and the rest
   s.tp = "1";
   const ServePlan plan = plan_of(s, c, w);
   REQUIRE(!plan.feasible());

@@ -354,7 +354,7 @@ TEST_CASE("zero_bytes: sums of slices and packing, as the dry run counts them") 
   CHECK(ends == doctest::Approx(6.0 * 131 * 48));
 }
 
-TEST_CASE("plain_sizes: one copy of a weight in the activations' type; attention's sums in f32") {
+TEST_CASE("plain_sizes: one copy of a weight in the activations' type; what products and attention need beside") {
   const Ops& ops = plain_sizes();
   const GemmPack fwd{
       .packed = nullptr, .b = nullptr, .n = 7, .k = 5, .b_trans = Trans::yes, .src_t = DType::f32, .t = DType::bf16};
@@ -370,5 +370,7 @@ TEST_CASE("plain_sizes: one copy of a weight in the activations' type; attention
   a.kv_heads = 1;
   a.d = 40;
   a.t = DType::bf16;
-  CHECK(ops.attention_workspace(a, {}) == (300 + 2 * 128) * 3 * (64 + 1) * 4);
+  CHECK(ops.attention_workspace(a, {}) == 300 * 3 * 4 + 4);
+  CHECK(ops.gemm_workspace({.n = 7, .ct = DType::bf16}, {}) == (32 << 20) + 14);
+  CHECK(ops.gemm_workspace({.n = 7, .ct = DType::f32}, {}) == 32 << 20);
 }
