@@ -9,15 +9,17 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/scripts" "$tree/kernels/cuda" "$tree/toolkit/bin"
 cp "$source_root/scripts/nvcc_gate" "$tree/scripts/"
 touch "$tree/kernels/cuda/norm.cu" "$tree/kernels/cuda/attention_fwd.cu"
+echo "cuda_kernels_90a = ['attention_fwd_warpgroup']" >"$tree/kernels/cuda/meson.build"
 export CUDA_HOME=$tree/toolkit CUOBJDUMP=$tree/toolkit/bin/cuobjdump
 export RELEASE=13.0 SPILLS=0 REGISTERS=40 SHARED=128 INSTRUCTION=HMMA.16816.F32.BF16
 norm=_ZN2rw4cuda12_GLOBAL__N_115norm_fwd_kernelIfEEvT_
 attention=_ZN2rw4cuda12_GLOBAL__N_120attention_fwd_kernelI13__nv_bfloat16Li64EEEvT_
+warpgroup=_ZN2rw4cuda12_GLOBAL__N_130attention_fwd_warpgroup_kernelI13__nv_bfloat16Li64EEEvT_
 cat >"$tree/toolkit/bin/nvcc" <<FAKE
 #!/usr/bin/env bash
 if [ "\$1" = --version ]; then echo "Cuda compilation tools, release \$RELEASE, V\$RELEASE.1"; exit; fi
 for argument; do
-  case \$argument in *.cubin) cubin=\$argument ;; *norm.cu) kernel=$norm ;; *attention_fwd.cu) kernel=$attention ;; -arch=*) arch=\${argument#*=} ;; esac
+  case \$argument in *.cubin) cubin=\$argument ;; *norm.cu) kernel=$norm ;; *attention_fwd.cu) kernel=$attention ;; *warpgroup.cu) kernel=$warpgroup ;; -arch=*) arch=\${argument#*=} ;; esac
 done
 [ -z "\${BROKEN:-}" ] || { echo 'error: no' >&2; exit 1; }
 touch "\$cubin"
@@ -25,12 +27,13 @@ cat >&2 <<TEXT
 ptxas info    : Compiling entry function '\$kernel' for '\$arch'
 ptxas info    : Function properties for \$kernel
     0 bytes stack frame, \$SPILLS bytes spill stores, \$SPILLS bytes spill loads
+\${SERIAL:-}
 ptxas info    : Used \$REGISTERS registers, used 1 barriers, \$SHARED bytes smem, 400 bytes cmem[0]
 TEXT
 FAKE
 cat >"$CUOBJDUMP" <<FAKE
 #!/usr/bin/env bash
-printf '\t\tFunction : %s\n        /*0000*/  %s R1, R2 ;\n' $attention "\$INSTRUCTION"
+printf '\t\tFunction : %s\n        /*0000*/  %s R1, R2 ;\n' "\$(case "\$*" in *warpgroup*) echo $warpgroup ;; *) echo $attention ;; esac)" "\$INSTRUCTION"
 FAKE
 chmod +x "$tree/toolkit/bin/nvcc" "$CUOBJDUMP"
 checks=0
@@ -58,6 +61,12 @@ SPILLS=8 expect 1 '^FAIL  norm.cu norm_fwd_kernel<float> sm_90: spills 8 bytes'
 SHARED=232449 expect 1 '^FAIL  norm.cu .*232449 bytes of static shared memory; at most 232448'
 INSTRUCTION=FFMA expect 1 '^FAIL  attention_fwd.cu attention_fwd_kernel<bf16, 64> sm_80: no tensor-core instruction'
 SPILLS=8 expect 1 '^FAIL  ' --update
+touch "$tree/kernels/cuda/attention_fwd_warpgroup.cu"
+expect 1 '^FAIL  attention_fwd_warpgroup.cu attention_fwd_warpgroup_kernel<bf16, 64> sm_90a: no tensor-core instruction' attention_fwd_warpgroup
+INSTRUCTION=HGMMA.64x64x16.F32.BF16 expect 1 '^FAIL  attention_fwd_warpgroup.cu .* sm_90a: is not in registers.csv' attention_fwd_warpgroup
+SERIAL='ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to branches' \
+  expect 1 '^FAIL  attention_fwd_warpgroup.cu: wgmma.mma_async instructions are serialized due to branches' attention_fwd_warpgroup
+rm "$tree/kernels/cuda/attention_fwd_warpgroup.cu"
 # Of a build: both architectures' lines of a file in one text.
 built=$tree/build/kernels/cuda
 expect 2 'norm.o is not there, or older' --build "$tree/build" norm
