@@ -51,7 +51,9 @@ std::string suspect(cudaError_t code) {
 }  // namespace
 
 void check(int code, const char* call, const char* file, int line) {
-  if (code != cudaSuccess) raise(static_cast<cudaError_t>(code), call, file, line);
+  if (code == cudaSuccess) return;
+  const std::string text = call;
+  raise(static_cast<cudaError_t>(code), text.substr(0, text.find('(')), file, line);  // without its arguments
 }
 
 void check_launch(const char* kernel, const char* file, int line) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/cuda/shared_limits.h"
 #include "kernels/dtype.h"
 #include "kernels/stream.h"
 #include "libcore/base/check.h"
@@ -10,8 +11,6 @@
 #include "kernels/cuda/vectors.cuh"
 
 namespace rw::cuda {
-
-constexpr size_t kMostSharedBytes = 163 << 10, kMostSharedBytes90 = 227 << 10;  // a block's, of 8.0 and of 9.0
 
 inline cudaStream_t native(Stream s) { return static_cast<cudaStream_t>(s.native); }
 

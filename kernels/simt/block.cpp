@@ -208,9 +208,9 @@ void run_grid(const Launch& launch, const std::function<void()>& body) {
   if (g.x > 0x7fffffffU || g.y > 65535 || g.z > 65535)
     refuse("a grid of " + std::to_string(g.x) + " x " + std::to_string(g.y) + " x " + std::to_string(g.z) +
            " blocks (y and z: at most 65535)");
-  if (launch.shared_bytes > kMostSharedBytes)
+  if (launch.shared_bytes > launch.most_shared_bytes)
     refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory (at most " +
-           std::to_string(kMostSharedBytes) + ")");
+           std::to_string(launch.most_shared_bytes) + ")");
   if (running != nullptr) refuse("a kernel that launches a kernel");
 
   Block& b = block_of_thread();
@@ -263,9 +263,9 @@ void* shared_memory(const void* tag, size_t bytes) {
     if (piece.tag == tag) return b.shared_begin() + piece.begin;
   const size_t begin = b.shared_used;
   b.shared_used = (begin + bytes + 127) & ~size_t{127};
-  if (b.shared_used > kMostSharedBytes)
-    fault(t,
-          std::to_string(b.shared_used) + " bytes of shared memory (at most " + std::to_string(kMostSharedBytes) + ")");
+  if (b.shared_used > b.launch.most_shared_bytes)
+    fault(t, std::to_string(b.shared_used) + " bytes of shared memory (at most " +
+                 std::to_string(b.launch.most_shared_bytes) + ")");
   std::memset(b.shared_begin() + begin, 0xFF, b.shared_used - begin);
   b.pieces.push_back({tag, begin, bytes});
   return b.shared_begin() + begin;

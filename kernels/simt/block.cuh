@@ -20,12 +20,13 @@ void set_order(Order order);
 Order order();
 
 constexpr unsigned kWarpSize = 32;
-constexpr size_t kMostSharedBytes = 227 << 10;  // a block's, of compute capability 9.0
+constexpr size_t kMostSharedBytes = 227 << 10;  // a block's, of the devices that have most
 
 struct Launch {
   dim3 grid, block;
   size_t shared_bytes = 0;  // dynamic
   const char* kernel = "";
+  size_t most_shared_bytes = kMostSharedBytes;  // that a block of this device may have
 };
 // Runs `body` once a thread. std::runtime_error names the kernel, block and thread: a shape that no GPU takes, threads
 // that leave while others wait at a barrier, lanes that disagree in a warp operation, or what body throws.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/simt/device_state.cuh"
+#include "kernels/simt/environment.h"
 
 namespace rw::simt {
 
@@ -20,6 +21,7 @@ namespace {
 constexpr int kRuntimeVersion = 13000;
 constexpr int kMultiprocessors = 4;  // few: a grid that is sized by it stays small here
 
+int shared_bytes() { return static_cast<int>(shared_bytes_of(device().capability)); }
 bool exists(int number) { return number >= 0 && number < device().devices; }
 
 }  // namespace
@@ -77,6 +79,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int i) {
   out->major = device().capability / 10;
   out->minor = device().capability % 10;
   out->multiProcessorCount = kMultiprocessors;
+  out->sharedMemPerBlockOptin = static_cast<size_t>(shared_bytes());
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() {
@@ -125,12 +128,15 @@ const char* cudaGetErrorString(cudaError_t error) {
     default: return "unknown error";
   }
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
-// An H100's figures, as far as launch shapes ask for them (compute capability 9.0, CUDA C++ Programming Guide).
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute which, int value) {
+  const bool fits = which != cudaFuncAttributeMaxDynamicSharedMemorySize || value <= shared_bytes();
+  return fits ? cudaSuccess : tell(cudaErrorInvalidValue);
+}
+// As far as launch shapes ask for them.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
   switch (which) {
     case cudaDevAttrMultiProcessorCount: *value = kMultiprocessors; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(kMostSharedBytes); break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = shared_bytes(); break;
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
     case cudaDevAttrWarpSize: *value = 32; break;
     case cudaDevAttrComputeCapabilityMajor: *value = device().capability / 10; break;

@@ -2,20 +2,15 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <utility>
 
 #include "kernels/simt/device_state.cuh"
+#include "kernels/simt/environment.h"
 
 namespace rw::simt {
 namespace {
-
-int64_t number_from(const char* name, int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != 0 ? std::strtoll(text, nullptr, 10) : otherwise;
-}
 
 std::shared_ptr<Device>& device_of_thread() {
   thread_local auto d = std::make_shared<Device>();
@@ -81,10 +76,10 @@ void pause(Device& d, int times) {
 }  // namespace
 
 Device::Device()
-    : limit(static_cast<size_t>(number_from("RANKWRIGHT_SIMT_MEMORY", 0))),
-      devices(static_cast<int>(number_from("RANKWRIGHT_SIMT_DEVICES", 8))),
-      capability(static_cast<int>(number_from("RANKWRIGHT_SIMT_CAPABILITY", 90))) {
-  if (number_from("RANKWRIGHT_SIMT_GUARD", 0) != 0) guard = std::make_unique<GuardedMemory>();
+    : limit(static_cast<size_t>(bytes_from("RANKWRIGHT_SIMT_MEMORY", 0))),
+      devices(static_cast<int>(number_from("RANKWRIGHT_SIMT_DEVICES", -1, 8))),
+      capability(capability_from("RANKWRIGHT_SIMT_CAPABILITY", 90)) {
+  if (number_from("RANKWRIGHT_SIMT_GUARD", 0, 0) != 0) guard = std::make_unique<GuardedMemory>();
   default_queue.device = this;
   queues.push_back(&default_queue);
 }
@@ -143,7 +138,9 @@ void enqueue_polled(cudaStream_t stream, std::function<bool()> work) {
 }
 
 void launch(const Launch& launch, cudaStream_t stream, std::function<void()> body) {
-  enqueue(stream, [launch, body = std::move(body)] { run_grid(launch, body); });
+  Launch here = launch;
+  here.most_shared_bytes = static_cast<size_t>(shared_bytes_of(queue_of(stream).device->capability));
+  enqueue(stream, [here, body = std::move(body)] { run_grid(here, body); });
 }
 
 cudaError_t finish(cudaStream_t stream) {

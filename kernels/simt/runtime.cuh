@@ -8,11 +8,11 @@
 // Every host thread has a device of its own, whatever number it gives it: ranks may be threads. A thread that uses a
 // stream that another one made works on that one's device from then on.
 //
-// From the environment, for whole programs:
-//   RANKWRIGHT_SIMT_GUARD=1     set_guard(true)
-//   RANKWRIGHT_SIMT_MEMORY=N    set_memory_limit(N)
-//   RANKWRIGHT_SIMT_DEVICES=N   set_devices(N)
-//   RANKWRIGHT_SIMT_CAPABILITY=80   set_capability(80)
+// From the environment, for whole programs; what is no such number is a CudaError of the first call:
+//   RANKWRIGHT_SIMT_GUARD=1         set_guard(true)
+//   RANKWRIGHT_SIMT_MEMORY=512M     set_memory_limit(512 << 20): bytes, or K, M, G, T (binary)
+//   RANKWRIGHT_SIMT_DEVICES=2       set_devices(2)
+//   RANKWRIGHT_SIMT_CAPABILITY=80   set_capability(80): times ten, without a point
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -66,7 +66,8 @@ struct DeviceBlock {
 DeviceBlock device_block(const void* address);
 // How many devices this process sees; -1: the driver is too old for any. Without being told: 8.
 void set_devices(int n);
-// The compute capability that devices say they have, times ten; without being told: 90.
+// The compute capability that devices say they have, times ten, of those that shared_bytes_of knows (environment.h):
+// with the shared memory that such devices have. Without being told: 90.
 void set_capability(int capability);
 
 }  // namespace rw::simt

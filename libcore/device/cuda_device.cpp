@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/shared_limits.h"
 #include "libcore/base/log.h"
 #include "libcore/device/cuda_copies.h"
 #include "libcore/device/cuda_errors.h"
@@ -21,7 +22,9 @@
 namespace rw {
 namespace {
 
-constexpr int kLeastCapability = 8;  // what kernels/cuda is compiled for
+// What kernels/cuda is compiled for, and what it asks for.
+constexpr int kLeastCapability = 8;
+constexpr auto kLeastSharedBytes = static_cast<int64_t>(cuda::kMostSharedBytes);
 
 class CudaClock final : public DeviceClock {
  public:
@@ -76,20 +79,19 @@ class RecordedGraph final : public RecordedOps {
 
 class CudaDevice final : public Device, private DeviceMemory {
  public:
+  // CudaError for what the device refuses.
   CudaDevice(int index, std::string name, std::string bus, int threads)
       : index_(index), name_(std::move(name)), bus_(std::move(bus)), threads_(threads) {
-    as_errors([&] {
-      RW_CUDA(cudaSetDevice(index_));
-      // Apart from the default stream, which library code may use and wait for.
-      RW_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-      try {
-        copies_.emplace(index_);
-        try_cuda_device();
-      } catch (...) {
-        cudaStreamDestroy(stream_);
-        throw;
-      }
-    });
+    RW_CUDA(cudaSetDevice(index_));
+    // Apart from the default stream, which library code may use and wait for.
+    RW_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    try {
+      copies_.emplace(index_);
+      try_cuda_device();
+    } catch (...) {
+      cudaStreamDestroy(stream_);
+      throw;
+    }
   }
   ~CudaDevice() override {
     copies_.reset();
@@ -197,6 +199,21 @@ class CudaDevice final : public Device, private DeviceMemory {
   std::optional<CudaCopies> copies_;
 };
 
+// f(), which opens a device: where it has no room, nothing of ours is there to be made smaller.
+template <class F>
+auto opening(const std::string& name, F&& f) -> decltype(f()) {
+  return as_errors([&] {
+    try {
+      return f();
+    } catch (const cuda::OutOfDeviceMemory& e) {
+      fail(ErrorKind::runtime,
+           "{} has no memory left to be opened: {}; nvidia-smi shows which processes hold it: end them, choose another "
+           "GPU with --device cuda:N, or run with --device cpu",
+           name, e.what());
+    }
+  });
+}
+
 // A launcher may show each rank its own device alone.
 bool sees_its_own() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -223,14 +240,15 @@ std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index) {
          all.devices[0].name);
   const DeviceInfo& chosen = all.devices[static_cast<size_t>(index)];
   const std::string name = fmt::format("cuda:{} ({})", index, chosen.name);
-  if (chosen.capability_major < kLeastCapability)
+  if (chosen.capability_major < kLeastCapability || chosen.shared_bytes < kLeastSharedBytes)
     fail(ErrorKind::usage,
-         "--device {}: {} has compute capability {}.{}, expected {}.0 or later; choose another, or run with --device "
-         "cpu",
-         wish.device, name, chosen.capability_major, chosen.capability_minor, kLeastCapability);
+         "--device {}: {} has compute capability {}.{} and {} KiB of shared memory a block, expected {}.0 or later and "
+         "{} KiB (8.0, 9.0 and 10.x have that, 8.6, 8.9 and 12.x have not); choose another, or run with --device cpu",
+         wish.device, name, chosen.capability_major, chosen.capability_minor, chosen.shared_bytes >> 10,
+         kLeastCapability, kLeastSharedBytes >> 10);
   if (wish.local_rank == 0 && chosen.name.starts_with("simulated"))
     log_info("{}: the GPU is simulated on the CPU: no time, speed or share of a peak below says anything", name);
-  return std::make_unique<CudaDevice>(index, name, chosen.pci_bus_id, wish.threads);
+  return opening(name, [&] { return std::make_unique<CudaDevice>(index, name, chosen.pci_bus_id, wish.threads); });
 }
 
 }  // namespace rw

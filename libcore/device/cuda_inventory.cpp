@@ -42,6 +42,7 @@ DeviceInfo info_of(int index, int n) {
                   .capability_major = properties.major,
                   .capability_minor = properties.minor,
                   .multiprocessors = properties.multiProcessorCount,
+                  .shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
                   .pci_bus_id = bus,
                   .peers = {}};
   for (int peer = 0; peer < n; ++peer) info.peers.push_back(link_between(index, peer));
@@ -51,15 +52,14 @@ DeviceInfo info_of(int index, int n) {
 }  // namespace
 
 DeviceInventory cuda_inventory() {
-  int n = 0;
-  const cudaError_t code = cudaGetDeviceCount(&n);
-  if (code != cudaSuccess || n == 0) {
-    DeviceInventory none{.devices = {}, .why_none = why_none(code == cudaSuccess ? cudaErrorNoDevice : code)};
-    cudaGetLastError();
-    return none;
-  }
-  return as_errors([&] {
+  return as_errors([] {
     DeviceInventory all;
+    int n = 0;
+    if (const cudaError_t code = cudaGetDeviceCount(&n); code != cudaSuccess || n == 0) {
+      all.why_none = why_none(code == cudaSuccess ? cudaErrorNoDevice : code);
+      cudaGetLastError();
+      return all;
+    }
     for (int i = 0; i < n; ++i) all.devices.push_back(info_of(i, n));
     return all;
   });

@@ -16,6 +16,7 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   int capability_major = 0, capability_minor = 0;  // 9, 0: sm_90
   int multiprocessors = 0;
+  int64_t shared_bytes = 0;     // that a kernel's block may ask for
   std::string pci_bus_id;       // "0000:1b:00.0", as the operating system names it
   std::vector<PeerLink> peers;  // of each device
 };

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@ struct Settings {
   ~Settings() {
     simt::set_memory_limit(0);
     simt::set_devices(8);
+    simt::set_capability(90);
     simt::set_guard(false);
   }
 };
@@ -63,6 +65,42 @@ TEST_CASE("cuda device: what is missing is said, and how to go on") {
   CHECK(holds(old, "run with --device cpu"));
 }
 
+TEST_CASE("cuda device: a GPU whose blocks have too little shared memory is refused, and told") {
+  const Settings settings(false);
+  for (const int capability : {75, 86, 89, 120}) {
+    simt::set_capability(capability);
+    const std::string text = failure([] { open_cuda(1); }, ErrorKind::usage);
+    CHECK(holds(text, "--device cuda: cuda:1 (simulated GPU) has compute capability " +
+                          std::to_string(capability / 10) + "." + std::to_string(capability % 10) + " and " +
+                          (capability == 75 ? "64" : "99") + " KiB of shared memory a block"));
+    CHECK(holds(text, "expected 8.0 or later and 163 KiB"));
+    CHECK(holds(text, "run with --device cpu"));
+  }
+  for (const int capability : {80, 90, 100}) {
+    simt::set_capability(capability);
+    CHECK(open_cuda()->kind() == DeviceKind::cuda);
+  }
+}
+
+TEST_CASE("cuda device: no room to open it: who has the memory, not a smaller model") {
+  const Settings settings(false);
+  simt::set_memory_limit(3);
+  const std::string text = failure([] { open_cuda(2); }, ErrorKind::runtime);
+  CHECK(holds(text, "cuda:2 (simulated GPU) has no memory left to be opened: cudaMalloc at "));
+  CHECK(holds(text, "cudaErrorMemoryAllocation: out of memory; nvidia-smi shows which processes hold it"));
+  CHECK(!holds(text, "smaller model"));
+}
+
+TEST_CASE("cuda device: what the simulator does not understand is an error of the tool") {
+  const Settings settings(false);
+  ::setenv("RANKWRIGHT_SIMT_CAPABILITY", "8.0", 1);
+  std::string text;
+  std::thread([&] { text = failure([] { open_cuda(); }, ErrorKind::runtime); }).join();
+  ::unsetenv("RANKWRIGHT_SIMT_CAPABILITY");
+  CHECK(holds(text, "RANKWRIGHT_SIMT_CAPABILITY: expected a compute capability times ten"));
+  CHECK(holds(text, "found \"8.0\""));
+}
+
 TEST_CASE("cuda device: the inventory names each device, its memory, its bus and its peers") {
   const Settings settings(false);
   simt::set_devices(3);
@@ -77,6 +115,7 @@ TEST_CASE("cuda device: the inventory names each device, its memory, its bus and
     CHECK(d.memory_bytes == 1 << 20);
     CHECK((d.capability_major == 9 && d.capability_minor == 0));
     CHECK(d.multiprocessors > 0);
+    CHECK(d.shared_bytes == 227 << 10);
     CHECK(d.pci_bus_id == "0000:0" + std::to_string(i) + ":00.0");
     REQUIRE(d.peers.size() == 3);
     for (size_t j = 0; j < 3; ++j) CHECK(d.peers[j] == (i == j ? PeerLink::self : PeerLink::nvlink));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/arch.cuh"
@@ -168,6 +169,18 @@ TEST_CASE("simt: faults name the kernel, block and thread") {
   holds(fault_of([&] { LAUNCH(leaves_early, dim3(1, 65536), dim3(32), 0, nullptr, out.data(), 40); }), "at most 65535");
   holds(fault_of([&] { LAUNCH(leaves_early, dim3(1), dim3(32), 300 << 10, nullptr, out.data(), 40); }),
         "bytes of shared memory");
+  for (const auto& [capability, kib] : {std::pair{86, 99}, {80, 163}, {90, 227}}) {
+    simt::set_capability(capability);
+    const int most = kib << 10;
+    CHECK(fault_of([&] { LAUNCH(uses_dynamic, dim3(1), dim3(32), most, nullptr, out.data(), 64); }).empty());
+    holds(fault_of([&] { LAUNCH(uses_dynamic, dim3(1), dim3(32), most + 1, nullptr, out.data(), 64); }),
+          ("(at most " + std::to_string(most) + ")").c_str());
+    const auto* kernel = reinterpret_cast<const void*>(uses_dynamic);
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess);
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1) == cudaErrorInvalidValue);
+    cudaGetLastError();
+  }
+  simt::set_capability(90);
   holds(fault_of([&] { LAUNCH(misaligned, dim3(1), dim3(32), 0, nullptr, out.data()); }), "not aligned");
   // The device goes on after a fault.
   CHECK(fault_of([&] { LAUNCH(leaves_early, dim3(1), dim3(64), 0, nullptr, out.data(), 64); }).empty());
