@@ -13,7 +13,7 @@ namespace {
 struct SharedBytes {
   int capability, kib;
 };
-constexpr SharedBytes kShared[] = {{75, 64},  {80, 163}, {86, 99},   {87, 163},  {89, 99},
+constexpr SharedBytes kShared[] = {{75, 64},  {80, 163},  {86, 99},   {87, 163}, {89, 99},
                                    {90, 227}, {100, 227}, {103, 227}, {120, 99}, {121, 99}};
 
 [[noreturn]] void refuse(const char* variable, const std::string& expected, std::string_view found) {
