@@ -3,8 +3,12 @@
 # was packed and unpacked again; what fails is told.
 . "$(dirname "$0")/../e2e/lib.sh"
 
-expect 2 'expected [--with-cuda] BUILD' 'no build to pack' "$source_dir/scripts/gpu_bundle" "$scratch" none.tar.xz
-timeout 300 "$source_dir/scripts/gpu_bundle" "$RANKWRIGHT_BUILD" packed/bundle.tar.xz >packed.log 2>&1 </dev/null
+expect 2 'expected [--with-cuda] [--simulated] BUILD' 'no build to pack' "$source_dir/scripts/gpu_bundle" "$scratch" none.tar.xz
+expect 2 'is no whole build with -Dcuda=enabled' 'the simulator is not what a GPU wants' "$source_dir/scripts/gpu_bundle" "$RANKWRIGHT_BUILD" x.tar.xz
+expect 2 'expected a name that ends in .tar.xz' 'another kind of archive' "$source_dir/scripts/gpu_bundle" --simulated "$RANKWRIGHT_BUILD" x.zip
+expect 2 'there is no folder nowhere' 'a folder that is not there' "$source_dir/scripts/gpu_bundle" --simulated "$RANKWRIGHT_BUILD" nowhere/x.tar.xz
+mkdir packed
+timeout 300 "$source_dir/scripts/gpu_bundle" --simulated "$RANKWRIGHT_BUILD" packed/bundle.tar.xz >packed.log 2>&1 </dev/null
 is 'a build is packed' $? 0
 holds 'its size is told' "$(cat packed.log)" 'MB compressed'
 tar xf packed/bundle.tar.xz
@@ -36,5 +40,9 @@ mkdir kept && touch kept/file
 expect 2 'expected a new or an empty folder' 'a folder in use' "$source_dir/scripts/gpu_check" --simulated broken --keep kept
 mkdir -p plain/tools && cp /bin/true plain/tools/dtrain
 expect 1 'is no build with -Dcuda=simt' 'a build for the CPU' "$source_dir/scripts/gpu_check" --simulated plain
-command -v nvidia-smi >/dev/null || expect 1 'no nvidia-smi' 'without a GPU the device is what fails' "$source_dir/scripts/gpu_check" "$RANKWRIGHT_BUILD"
+expect 1 'is no build with -Dcuda=enabled but with -Dcuda=simt' 'the simulator is no build for a GPU' "$source_dir/scripts/gpu_check" "$RANKWRIGHT_BUILD"
+expect 1 'is no build with -Dcuda=enabled but with -Dcuda=disabled' 'nor is one without CUDA' "$source_dir/scripts/gpu_check" plain
+expect 2 'expected a folder, found none' 'no such libraries' "$source_dir/scripts/gpu_check" --libraries nowhere "$RANKWRIGHT_BUILD"
+mkdir -p linked/tools && { cat /bin/true; echo libcublasLt.so; } >linked/tools/dtrain && chmod +x linked/tools/dtrain
+command -v nvidia-smi >/dev/null || expect 1 'no nvidia-smi' 'without a GPU the device is what fails' "$source_dir/scripts/gpu_check" linked
 finish

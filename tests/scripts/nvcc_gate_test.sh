@@ -69,8 +69,10 @@ SERIAL='ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async inst
 rm "$tree/kernels/cuda/attention_fwd_warpgroup.cu"
 # Of a build: both architectures' lines of a file in one text.
 built=$tree/build/kernels/cuda
-expect 2 'norm.o is not there, or older' --build "$tree/build" norm
+expect 2 'expected the folder of a build with -Dcuda=enabled, found none' --build "$tree/build" norm
 mkdir -p "$built"
+expect 2 'found one without compiled kernels' --build "$tree/build" norm
+CUOBJDUMP=/nowhere expect 2 'CUOBJDUMP: expected a program, found /nowhere'
 for name in norm attention_fwd; do
   for arch in sm_80 sm_90; do
     "$CUDA_HOME/bin/nvcc" -arch=$arch $name.cu "$built/$name.cubin" 2>>"$built/$name.ptxas"
