@@ -14,9 +14,14 @@ namespace rw {
 namespace {
 
 constexpr const char* kFooter =
-    "Without GPUs the cores' peaks and the memory's bandwidth are measured, with the threads of all ranks at once: "
-    "start\n"
-    "it alone and on an idle machine (under mpirun: one rank, --bind-to none). Links come from dbench comm.\n"
+    "GPUs, their memory and NVLinks are what nvidia-smi tells, cards and cores near them what hwloc finds on the PCI "
+    "bus\n"
+    "(HWLOC_XMLFILE=FILE: on that of the file); the other numbers are those of the shipped profile of the GPU.\n"
+    "Without GPUs the cores' peaks and the memory's bandwidth are measured, with the threads of all ranks at once "
+    "(--ranks-per-node,\n"
+    "--threads, --seconds are of this alone): start it alone and on an idle machine (under mpirun: one rank, --bind-to "
+    "none).\n"
+    "Links that were measured come from dbench comm.\n"
     "\n"
     "Examples:\n"
     "  dplan discover -o here.toml\n"
@@ -37,8 +42,9 @@ void print_summary(const Discovered& found) {
                  node.link_latency * 1e6);
   }
   for (const std::string& note : found.notes) fmt::print(stderr, "  {}\n", note);
-  if (found.has_unused_gpus)
-    log_warning("this host's GPUs do not answer: the cluster is of its CPUs alone (the first notes say why)");
+  if (!found.unused_gpus_of.empty())
+    log_warning("the GPUs of {} do not answer: the cluster is of the CPUs alone (the first notes say why)",
+                found.unused_gpus_of);
   if (!found.is_quiet) log_warning("the machine was not quiet; run dplan discover again when it is idle");
 }
 

@@ -54,16 +54,16 @@ printf '#!/bin/sh\n[ "$*" != "topo -m" ] && exec %q/without_topo/nvidia-smi "$@"
 # ./there SMI XML: dplan discover where SMI is nvidia-smi's folder.
 printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES= PATH=%q/$1:$PATH HWLOC_XMLFILE=$2 exec %q discover --ranks-per-node 1 --threads 1 --seconds 0 -o there.toml\n' "$PWD" "$plan" >there
 chmod +x ./*/nvidia-smi there
-expect 0 "warning: this host's GPUs do not answer" 'GPUs that do not answer are not passed over' ./there silent "$hosts/two_sockets.xml"
-expect 0 "# not in this file: this host's NVIDIA GPUs, 4 x GH100 [H100 SXM5 80GB] at 0000:13:00.0" 'the file says so' cat there.toml
-expect 0 'install NVIDIA' 'and what to do' cat there.toml
+expect 0 "warning: the GPUs of the file $hosts/two_sockets.xml (HWLOC_XMLFILE) do not answer" 'GPUs that do not answer are not passed over' ./there silent "$hosts/two_sockets.xml"
+expect 0 "# not in this file: the PCI bus's NVIDIA GPUs, 4 x GH100 [H100 SXM5 80GB] at 0000:13:00.0" 'the file says so' cat there.toml
+expect 0 'unset HWLOC_XMLFILE to see this host' 'and what to do' cat there.toml
 expect 0 'PHB between 2 pairs, SYS between 4 pairs (NVLink not told); nearest NICs GPU 0 mlx5_0' 'and what the bus tells' cat there.toml
 ./there silent "$hosts/no_gpus.xml" 2>there.err
 is 'a machine without GPUs has nothing to be told' "$(grep -c 'GPU' there.toml there.err | tr '\n' ' ')" 'there.toml:0 there.err:0 '
 expect 0 '2 x h100-sxm' 'two GPUs of four' ./there answering "$hosts/two_sockets.xml"
-expect 0 '2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_1, GPU 1 mlx5_3' 'cards from the bus beside NVLink from nvidia-smi' cat there.toml
+expect 0 '2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_1 (PIX), GPU 1 mlx5_3 (PIX)' 'cards from the bus beside NVLink from nvidia-smi' cat there.toml
 expect 0 '2 x h100-sxm' 'a nvidia-smi without its matrix' ./there without_topo "$hosts/two_sockets.xml"
-expect 0 "2 GPUs, SYS between all (NVLink not told); nearest NICs GPU 0 mlx5_1, GPU 1 mlx5_3 (hwloc); the link is still the profile's" 'ways from the bus' cat there.toml
+expect 0 "2 GPUs, SYS between all (NVLink not told); nearest NICs GPU 0 mlx5_1 (PIX), GPU 1 mlx5_3 (PIX) (hwloc); the link is still the profile's" 'ways from the bus' cat there.toml
 expect 0 'nics = 4' 'cards from the bus' cat there.toml
 printf '<topology version="2.0">' >bad.xml
 expect 2 'HWLOC_XMLFILE=bad.xml: expected a host' 'a topology that is none' ./there silent bad.xml

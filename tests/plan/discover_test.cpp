@@ -1,4 +1,5 @@
 #include "libcore/plan/measure/discover.h"
+#include "libcore/plan/measure/gpu_profile.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

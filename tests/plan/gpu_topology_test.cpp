@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "libcore/base/error.h"
 #include "libcore/plan/measure/discover.h"
+#include "libcore/plan/measure/kernel_results.h"
 
 namespace rw {
 namespace {
@@ -63,12 +65,11 @@ TEST_CASE("the matrix of four GPUs and two network cards") {
   CHECK(t.gpus[0].cores == std::vector<int64_t>{0, 1, 2, 3, 8});
   CHECK(t.gpus[2].numa_node == 1);
   CHECK(nvlink_groups(t) == Groups{{0, 1}, {2, 3}});
-  CHECK(nearest_nics(t, 0) == std::vector<std::string>{"mlx5_0"});
-  CHECK(nearest_nics(t, 3) == std::vector<std::string>{"mlx5_0", "mlx5_1"});
-  CHECK(
-      gpu_topology_text(t) ==
-      "4 GPUs, NV12 between 2 pairs, SYS between 4 pairs; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_0, GPU 2 mlx5_1, GPU 3 "
-      "mlx5_0+mlx5_1");
+  CHECK(nearest_nics(t, 0) == NearNics{"PIX", {"mlx5_0"}});
+  CHECK(nearest_nics(t, 3) == NearNics{});
+  CHECK(gpu_topology_text(t) ==
+        "4 GPUs, NV12 between 2 pairs, SYS between 4 pairs; nearest NICs GPU 0 mlx5_0 (PIX), GPU 1 mlx5_0 (PXB), GPU 2 "
+        "mlx5_1 (NODE), GPU 3 none near");
 }
 
 TEST_CASE("the older form, with spaces") {
@@ -78,7 +79,7 @@ TEST_CASE("the older form, with spaces") {
   CHECK(t.nics == std::vector<std::string>{"mlx5_0"});
   CHECK(t.gpus[0].cores.size() == 96);
   CHECK(t.gpus[0].numa_node == -1);
-  CHECK(gpu_topology_text(t) == "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_0");
+  CHECK(gpu_topology_text(t) == "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0 (NODE), GPU 1 none near");
 }
 
 TEST_CASE("one GPU has no links") {
@@ -104,13 +105,30 @@ TEST_CASE("lists of cores") {
   for (const char* text : {"", "N/A", "3-1", "0-99999999999", "1,,2", "-4"}) CHECK(parse_core_list(text).empty());
 }
 
+TEST_CASE("dplan discover: a record of kernels is of this host's GPU") {
+  Discovered found = gpu_cluster(host_with({}), shipped());
+  const std::string here = found.gpu;
+  KernelFractions f;
+  f.gemm = 0.5;
+  f.where = "k.json";
+  for (const std::string& other :
+       {std::string("cuda:0 (simulated GPU)"), std::string("cuda:0 (NVIDIA A100-SXM4-40GB)")}) {
+    f.backend = other;
+    CHECK_THROWS_WITH_AS(take_fractions(found, f), doctest::Contains(("found a record of " + other).c_str()), Error);
+  }
+  f.backend = "cuda:0 (" + here + ")";
+  take_fractions(found, f);
+  CHECK(found.cluster.devices[0].gemm_fraction == doctest::Approx(0.5));
+}
+
 TEST_CASE("dplan discover: links and cards are this host's") {
   const NodeType profile = shipped()[0].nodes[0];
   const NodeType pairs = node_of(gpu_cluster(host_with(parse_gpu_topology(kPairs)), shipped()));
   CHECK(pairs.link_domain == 2);
   CHECK(pairs.nics == 2);
-  CHECK(pairs.link == profile.link);
-  CHECK(pairs.link_bandwidth == profile.link_bandwidth);
+  CHECK(pairs.link == "nvlink");
+  CHECK(pairs.link_bandwidth == 12 * 25e9);  // of the profile's 18
+  CHECK(pairs.collectives.empty());          // measured through its switch
 
   const NodeType all = node_of(gpu_cluster(host_with(parse_gpu_topology(kSpaces)), shipped()));
   CHECK(all.link_domain == 0);
@@ -120,6 +138,7 @@ TEST_CASE("dplan discover: links and cards are this host's") {
   CHECK(none.link == "pcie");
   CHECK(none.link_bandwidth == (profile.pcie_bandwidth > 0 ? profile.pcie_bandwidth : profile.link_bandwidth));
   CHECK(none.nics == profile.nics);
+  CHECK(none.collectives.empty());
 
   const NodeType untold = node_of(gpu_cluster(host_with({}), shipped()));
   CHECK(untold.nics == profile.nics);

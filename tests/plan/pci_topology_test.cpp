@@ -51,9 +51,8 @@ TEST_CASE("two sockets, each with two switches that hold a GPU and a card") {
                                 .knows_nvlink = false};
   CHECK(t.ways == expected);
   CHECK(gpu_topology_text(t.ways) ==
-        "4 GPUs, PHB between 2 pairs, SYS between 4 pairs (NVLink not told); nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_1, "
-        "GPU "
-        "2 mlx5_2, GPU 3 mlx5_3");
+        "4 GPUs, PHB between 2 pairs, SYS between 4 pairs (NVLink not told); nearest NICs GPU 0 mlx5_0 (PIX), GPU 1 "
+        "mlx5_1 (PIX), GPU 2 mlx5_2 (PIX), GPU 3 mlx5_3 (PIX)");
 }
 
 TEST_CASE("one GPU below a root port, without a name; its sound, Ethernet and software RDMA are none") {
@@ -226,11 +225,13 @@ TEST_CASE("dplan discover: a bus that does not tell of NVLink leaves the profile
 }
 
 TEST_CASE("GPUs that do not answer: why, and what to do") {
+  std::vector<ClusterSpec> shipped;
+  for (const std::string& name : cluster_names()) shipped.push_back(load_cluster_spec(name));
   HostFacts facts;
   facts.bus_gpus = host("odd").gpus;
   facts.bus_gpus.resize(2);
   facts.topology = joined_topology({}, {"0000:01:00.0", "0000:c3:00.0"}, host("odd"));
-  const std::vector<std::string> notes = unused_gpus_notes(facts);
+  const std::vector<std::string> notes = unused_gpus_notes(facts, shipped);
   REQUIRE(notes.size() == 3);
   CHECK(
       notes[0] ==
@@ -239,16 +240,23 @@ TEST_CASE("GPUs that do not answer: why, and what to do") {
   CHECK(notes[1].find("2 GPUs, SYS between all (NVLink not told)") != std::string::npos);
   CHECK(notes[1].find("Not known: their memory and NVLinks") != std::string::npos);
   CHECK(notes[2].find("install NVIDIA's driver") != std::string::npos);
+  CHECK(notes[2].find("a100-40") != std::string::npos);
   facts.why_no_cuda = "cudaErrorNoDevice";
-  CHECK(unused_gpus_notes(facts)[0].ends_with("; CUDA: cudaErrorNoDevice"));
-  const auto why = [](const char* driver) { return gpu_silence({{"a", "b", driver}}).why; };
+  CHECK(unused_gpus_notes(facts, shipped)[0].ends_with("; CUDA: cudaErrorNoDevice"));
+  const auto why = [](const char* driver) { return gpu_silence({.gpus = {{"a", "b", driver}}, .file = ""}).why; };
   CHECK(why("nvidia").find("nvidia-smi is not found or fails") != std::string::npos);
   CHECK(why("nouveau").find("nouveau") != std::string::npos);
   CHECK(why("vfio-pci").find("virtual machines") != std::string::npos);
   CHECK(why("other").find("the driver other") != std::string::npos);
-  CHECK(gpu_silence({{"a", "b", "nouveau"}, {"c", "b", ""}, {"d", "b", ""}}).why ==
+  CHECK(gpu_silence({.gpus = {{"a", "b", "nouveau"}, {"c", "b", ""}, {"d", "b", ""}}, .file = ""}).why ==
         "no kernel driver has taken them; the driver nouveau has taken them, which CUDA cannot use");
   CHECK(gpu_silence({}).why.empty());
+  // Of another machine's file nothing is said about drivers.
+  const GpuSilence of_file = gpu_silence({.gpus = {{"a", "b", ""}}, .file = "far.xml"});
+  CHECK(of_file.why.find("far.xml") != std::string::npos);
+  CHECK(of_file.why.find("driver has taken") == std::string::npos);
+  facts.bus_file = "far.xml";
+  CHECK(unused_gpus_notes(facts, shipped)[0].find("far.xml") != std::string::npos);
   CHECK(bus_gpus_text({}).empty());
 }
 

@@ -28,10 +28,50 @@ CheckResult check_gpus(const JobFacts& job) {
   return j.done(inventory(job.ranks.at(0)), "leave that host out, or look at nvidia-smi and the kernel log there");
 }
 
+// A rank takes a GPU of its own: dtrain --device cuda refuses more ranks than GPUs. Ranks of a host may be shown
+// different GPUs (a batch system's doing), which are counted together where they have addresses.
+CheckResult check_gpu_ranks(const JobFacts& job) {
+  Judgement j("resources.gpu_ranks", kLayer, "a GPU for each rank of a host, for runs with --device cuda");
+  size_t with = 0;
+  for (const std::string& host : host_names(job)) {
+    std::set<std::string> ids;
+    size_t most = 0;
+    for (const RankFacts& f : job.ranks) {
+      if (f.host != host) continue;
+      most = std::max(most, f.gpus.size());
+      for (const GpuState& g : f.gpus)
+        if (!g.bus_id.empty()) ids.insert(g.bus_id);
+    }
+    const size_t gpus = std::max(most, ids.size());
+    if (gpus == 0) continue;
+    std::vector<int64_t> without;
+    std::string text;
+    size_t local = 0;
+    for (const RankFacts& f : job.ranks) {
+      if (f.host != host) continue;
+      if (local++ < gpus) {
+        ++with;
+        continue;
+      }
+      without.push_back(f.rank);
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", f.rank);
+    }
+    if (!without.empty())
+      j.find(CheckStatus::warn, without,
+             fmt::format("{}: {} GPU{} for {} ranks: none for rank{} {}", host, gpus, gpus == 1 ? "" : "s", local,
+                         without.size() == 1 ? "" : "s", text));
+  }
+  return j.done(with == 0 ? "no GPUs" : fmt::format("a GPU for each of {} rank{}", with, with == 1 ? "" : "s"),
+                "start at most as many ranks on a host as it has GPUs (mpirun --host a:8,b:8), or train with --device "
+                "cpu");
+}
+
 // The GPUs of the PCI bus that nvidia-smi does not list. Where it lists some, not those that NVIDIA's driver has (a
-// container shows the bus of the whole host) or that are kept for virtual machines.
+// container shows the bus of the whole host) or that are kept for virtual machines, nor those of a file, which does not
+// tell of drivers.
 std::vector<BusGpu> silent_gpus(const RankFacts& f) {
   std::vector<BusGpu> silent;
+  if (!f.bus_file.empty() && !f.gpus.empty()) return silent;
   for (const BusGpu& gpu : f.bus_gpus) {
     const bool is_silent = std::none_of(f.gpus.begin(), f.gpus.end(), [&](const GpuState& g) {
       return g.bus_id.empty() || g.bus_id == gpu.bus_id || gpu.driver == "nvidia" || gpu.driver == "vfio-pci";
@@ -45,16 +85,20 @@ std::vector<BusGpu> silent_gpus(const RankFacts& f) {
 CheckResult check_gpu_driver(const JobFacts& job) {
   Judgement j("resources.gpu_driver", kLayer, "every NVIDIA GPU of the PCI bus answers nvidia-smi");
   size_t n = 0;
-  std::vector<BusGpu> all;
+  SilentGpus all;
+  std::string from;
   for (const RankFacts* f : first_of_hosts(job)) {
     n += f->bus_gpus.size();
+    if (!f->bus_file.empty()) from = " of the PCI bus in the file " + f->bus_file + " (HWLOC_XMLFILE)";
     const std::vector<BusGpu> silent = silent_gpus(*f);
     if (silent.empty()) continue;
     j.find(CheckStatus::warn, {f->rank},
-           fmt::format("{}: {}: {}", f->host, bus_gpus_text(silent), gpu_silence(silent).why));
-    all.insert(all.end(), silent.begin(), silent.end());
+           fmt::format("{}: {}: {}", f->host, bus_gpus_text(silent),
+                       gpu_silence({.gpus = silent, .file = f->bus_file}).why));
+    all.gpus.insert(all.gpus.end(), silent.begin(), silent.end());
+    if (!f->bus_file.empty()) all.file = f->bus_file;
   }
-  return j.done(n == 0 ? "none on the bus" : fmt::format("{} GPUs", n), gpu_silence(all).remedy);
+  return j.done(n == 0 ? "none on the bus" : fmt::format("{} GPUs{}", n, from), gpu_silence(all).remedy);
 }
 
 CheckResult check_gpu_state(const JobFacts& job) {
@@ -95,8 +139,11 @@ CheckResult check_gpu_links(const JobFacts& job) {
                                                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
     if (least != most && least->size() != most->size())
       j.find(CheckStatus::warn, {f->rank},
-             fmt::format("{}: NVLink joins {} GPUs with GPU {}, and {} with GPU {}", f->host, most->size() - 1,
-                         most->front(), least->size() - 1, least->front()));
+             fmt::format("{}: GPU {} has NVLink to {}, GPU {} to {}", f->host, least->front(),
+                         least->size() == 1
+                             ? "no other GPU"
+                             : fmt::format("{} other GPU{}", least->size() - 1, least->size() == 2 ? "" : "s"),
+                         most->front(), most->size() - 1));
   }
   const std::string first = gpu_topology_text(job.ranks.at(0).topology);
   return j.done(
@@ -104,7 +151,23 @@ CheckResult check_gpu_links(const JobFacts& job) {
       "nvidia-smi nvlink --status on that host: a link that is down needs a reset of the GPU, or a technician");
 }
 
-// Rank i of a host has GPU i (of n: i modulo n).
+// How to start ranks beside their GPUs. --map-by numa would deal them to the NUMA nodes in turn: rank 1 to node 1.
+std::string binding_remedy(const JobFacts& job) {
+  std::map<int64_t, int64_t> gpus;  // of a NUMA node of the first host
+  for (const GpuNeighbours& g : job.ranks.at(0).topology.gpus) ++gpus[g.numa_node];
+  const bool is_even = std::all_of(gpus.begin(), gpus.end(), [&](const auto& node) {
+    return node.first >= 0 && node.second == gpus.begin()->second;
+  });
+  const std::string n = is_even && !gpus.empty() ? fmt::format("{}", gpus.begin()->second) : "N";
+  return fmt::format(
+      "bind each rank near its GPU: mpirun --map-by ppr:{}:numa --bind-to numa ({}: the GPUs of a NUMA node; ranks go "
+      "to "
+      "nodes in the order of the GPUs), or a rankfile where GPUs or nodes are in another order (dplan place)",
+      n, n);
+}
+
+// Rank i of a host has GPU i; those that there is none for have nothing to be near to. A rank that sees one GPU has
+// that.
 CheckResult check_gpu_cores(const JobFacts& job) {
   Judgement j("resources.gpu_cores", kLayer, "ranks on cores near their GPU");
   int64_t n = 0;
@@ -112,8 +175,8 @@ CheckResult check_gpu_cores(const JobFacts& job) {
     size_t local = 0;
     for (const RankFacts& f : job.ranks) {
       if (f.host != host) continue;
-      const size_t gpu = f.topology.gpus.empty() ? 0 : local++ % f.topology.gpus.size();
-      if (f.topology.gpus.empty() || f.cores.empty()) continue;
+      const size_t gpu = f.topology.gpus.size() == 1 ? 0 : local++;
+      if (gpu >= f.topology.gpus.size() || f.cores.empty()) continue;
       const std::vector<int64_t>& near = f.topology.gpus[gpu].cores;
       if (near.empty()) continue;
       ++n;
@@ -124,14 +187,17 @@ CheckResult check_gpu_cores(const JobFacts& job) {
                            f.cores.front(), gpu, near.front()));
     }
   }
-  return j.done(n == 0 ? "not told" : fmt::format("{} ranks", n),
-                "bind each rank near its GPU: mpirun --map-by numa --bind-to numa, or a rankfile (dplan place)");
+  return j.done(n == 0   ? "which cores are near a GPU is not told"
+                : n == 1 ? "1 rank runs near its GPU"
+                         : fmt::format("{} ranks run near their GPUs", n),
+                binding_remedy(job));
 }
 
 }  // namespace
 
 std::vector<CheckResult> gpu_checks(const JobFacts& job) {
-  return {check_gpus(job), check_gpu_driver(job), check_gpu_state(job), check_gpu_links(job), check_gpu_cores(job)};
+  return {check_gpus(job),      check_gpu_ranks(job), check_gpu_driver(job),
+          check_gpu_state(job), check_gpu_links(job), check_gpu_cores(job)};
 }
 
 }  // namespace rw

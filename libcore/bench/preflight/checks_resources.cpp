@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "libcore/base/units.h"
 #include "libcore/bench/preflight/judge.h"
@@ -73,21 +75,32 @@ CheckResult check_memlock(const JobFacts& job, const PreflightNeeds& needs) {
                 "ulimit -l unlimited before mpirun, in limits.conf or the batch system's service file");
 }
 
+bool is_full(const std::string& error) { return error == std::strerror(ENOSPC) || error == std::strerror(EDQUOT); }
+
 CheckResult check_disk(const JobFacts& job, const PreflightNeeds& needs) {
   Judgement j("resources.disk", kLayer, size_text(needs.min_disk) + " free where the run writes (--min-disk, --out)");
   int64_t least = -1;
+  bool is_short = false, is_refused = false;
   for (const RankFacts* f : first_of_hosts(job)) {
-    if (!f->disk_error.empty())
+    if (!f->disk_error.empty()) {
+      (is_full(f->disk_error) ? is_short : is_refused) = true;
       j.find(CheckStatus::fail, {f->rank},
              fmt::format("{} cannot write {}: {}", rank_name(*f), f->disk_dir, f->disk_error));
+    }
     if (f->disk_free < 0) continue;
     if (least < 0 || f->disk_free < least) least = f->disk_free;
-    if (f->disk_free < needs.min_disk)
+    if (f->disk_free < needs.min_disk) {
+      is_short = true;
       j.find(CheckStatus::fail, {f->rank},
              fmt::format("{} has {} free in {}", f->host, size_text(f->disk_free), f->disk_dir));
+    }
   }
-  return j.done(least < 0 ? "unknown" : size_text(least) + " free or more",
-                "free some, or point --out to another disk; keep room for two checkpoints");
+  const std::string room = "free some, or point --out to another disk; keep room for two checkpoints";
+  const std::string folder = "point --out to a folder, made or to be made, that this user may write on every host";
+  return j.done(least < 0 ? "unknown" : size_text(least) + " free or more", is_short && is_refused
+                                                                                ? folder + "; " + room
+                                                                            : is_refused ? folder
+                                                                                         : room);
 }
 
 CheckResult check_disk_speed(const JobFacts& job, const PreflightNeeds& needs) {
@@ -129,7 +142,9 @@ CheckResult check_cores(const JobFacts& job) {
                fmt::format("{}: {} ranks with {} threads share {} cores", host, sharing.size(), threads, cores.size()));
     }
   }
-  return j.done(fmt::format("{} of them for rank 0", job.ranks.at(0).cores.size()),
+  const RankFacts& first = job.ranks.at(0);
+  return j.done(fmt::format("rank 0 has {} core{} for {} thread{}", first.cores.size(),
+                            first.cores.size() == 1 ? "" : "s", first.threads, first.threads == 1 ? "" : "s"),
                 "start fewer ranks or threads a host (OMP_NUM_THREADS), or bind them apart: mpirun --map-by slot:PE=N "
                 "--bind-to core");
 }

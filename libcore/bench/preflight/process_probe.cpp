@@ -121,7 +121,7 @@ void read_process(RankFacts& facts) {
       output_of("nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,"
                 "temperature.gpu,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
   const PciTopology bus = read_pci_topology();
-  facts.bus_gpus = bus.gpus;
+  facts.bus_gpus = bus.gpus, facts.bus_file = bus.file;
   std::vector<std::string> bus_ids;
   for (const GpuState& gpu : facts.gpus)
     if (!gpu.bus_id.empty()) bus_ids.push_back(gpu.bus_id);

@@ -64,6 +64,7 @@ void visit_texts(Facts& f, const Visit& visit) {
   visit("default_interface", f.default_interface);
   visit("disk_dir", f.disk_dir);
   visit("disk_error", f.disk_error);
+  visit("bus_file", f.bus_file);
   visit("governor", f.governor);
   visit("huge_pages", f.huge_pages);
 }

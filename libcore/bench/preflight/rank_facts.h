@@ -62,6 +62,7 @@ struct RankFacts {
   bool has_rdma = false;    // InfiniBand or RoCE devices
   std::vector<GpuState> gpus;
   std::vector<BusGpu> bus_gpus;        // that the PCI bus has, whether they answer or not
+  std::string bus_file;                // HWLOC_XMLFILE, when that tells of the bus
   GpuTopology topology;                // of `gpus`, or where none answers of `bus_gpus`; none: not told
   double gemm_gflop_per_s = kUnknown;  // of one thread, all ranks at once
 };

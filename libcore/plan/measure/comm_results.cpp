@@ -73,6 +73,8 @@ std::vector<Timing> read_record(const Json& record, const std::string& where) {
 }
 
 std::vector<Timing> read_timings(const std::string& text, const std::string& where) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    fail(ErrorKind::input, "{}: expected timings of dbench comm --json, found an empty file", where);
   std::vector<Timing> timings;
   const auto add = [&](const Json& json, const std::string& place) {
     if (!json.is_object())

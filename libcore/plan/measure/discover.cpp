@@ -3,64 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <sstream>
 
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/units.h"
 #include "libcore/plan/measure/cpu_training_ops.h"
+#include "libcore/plan/measure/gpu_profile.h"
 #include "libcore/plan/measure/link_fit.h"
-#include "libcore/plan/measure/silent_gpus.h"
 
 namespace rw {
 namespace {
 
 constexpr double kGuessedLatency = 2e-6;  // a cache line there and back, and waking up
-
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> out(1);
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      out.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    else if (!out.back().empty()) out.emplace_back();
-  }
-  if (out.back().empty()) out.pop_back();
-  return out;
-}
-
-// Whether words that follow each other in `name` make up `model`: {nvidia, geforce, rtx, 4090} has rtx4090.
-bool has_model(const std::vector<std::string>& name, const std::string& model) {
-  for (size_t first = 0; first < name.size(); ++first) {
-    std::string joined;
-    for (size_t i = first; i < name.size() && joined.size() < model.size(); ++i) joined += name[i];
-    if (joined == model) return true;
-  }
-  return false;
-}
-
-bool has_word(const std::vector<std::string>& list, const char* word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
-// Letters, digits and dashes, as a device's name must be.
-std::string device_name(const std::string& text) {
-  std::string out;
-  for (const std::string& word : words(text)) out += (out.empty() ? "" : "-") + word;
-  return out.empty() ? "device" : out;
-}
-
-struct Shipped {
-  const ClusterSpec* cluster = nullptr;
-  const NodeType* node = nullptr;
-};
-Shipped node_with(const std::string& device, const std::vector<ClusterSpec>& shipped) {
-  for (const ClusterSpec& cluster : shipped)
-    for (const NodeType& node : cluster.nodes)
-      if (node.device == device) return {&cluster, &node};
-  return {};
-}
 
 std::vector<ClusterSpec> shipped_clusters() {
   std::vector<ClusterSpec> all;
@@ -69,31 +24,6 @@ std::vector<ClusterSpec> shipped_clusters() {
   std::stable_sort(all.begin(), all.end(),
                    [](const ClusterSpec& a, const ClusterSpec& b) { return a.nodes.size() < b.nodes.size(); });
   return all;
-}
-
-// The kind of link, its domain and the NICs as nvidia-smi and the PCI bus tell them, where they do; what was taken, in
-// words. The profile's bandwidth of NVLink is not this host's where its GPUs have none.
-std::string take_topology(NodeType& node, const GpuTopology& topology) {
-  if (topology.gpus.empty()) return {};
-  std::string text = gpu_topology_text(topology) + (topology.knows_nvlink ? " (nvidia-smi topo -m)" : " (hwloc)");
-  if (!topology.nics.empty()) node.nics = static_cast<int64_t>(topology.nics.size());
-  const std::vector<std::vector<int64_t>> groups = nvlink_groups(topology);
-  const size_t group = groups.front().size();
-  const bool is_even = std::all_of(groups.begin(), groups.end(), [&](const auto& g) { return g.size() == group; });
-  if (topology.gpus.size() == 1) return text;
-  if (!topology.knows_nvlink) return text + "; the link is still the profile's";
-  if (group == 1 || !is_even) {
-    if (node.link.starts_with("nv") && node.pcie_bandwidth > 0) node.link_bandwidth = node.pcie_bandwidth;
-    node.link = "pcie", node.link_domain = 0;
-    if (!is_even) text += "; NVLink joins groups of different sizes: the slowest link speaks for all";
-    return text;
-  }
-  if (!node.link.starts_with("nv")) {
-    node.link = "nvlink";
-    text += "; link-bandwidth is still the profile's, of PCIe: give --comm-json";
-  }
-  node.link_domain = groups.size() == 1 ? 0 : static_cast<int64_t>(group);
-  return text;
 }
 
 CollectiveFit* same_fit(std::vector<CollectiveFit>& fits, const CollectiveFit& fit) {
@@ -106,6 +36,39 @@ CollectiveFit* same_fit(std::vector<CollectiveFit>& fits, const CollectiveFit& f
 void take(std::vector<CollectiveFit>& fits, const CollectiveFit& fit) {
   if (CollectiveFit* before = same_fit(fits, fit)) *before = fit;
   else fits.push_back(fit);
+}
+
+// "NVIDIA H200" of "cuda:0 (NVIDIA H200)"; "" where no GPU is named.
+std::string backend_gpu(const std::string& backend) {
+  const size_t open = backend.find('('), close = backend.rfind(')');
+  return open == std::string::npos || close == std::string::npos || close < open
+             ? ""
+             : backend.substr(open + 1, close - open - 1);
+}
+
+// Another device's fractions would be taken for measured ones.
+void check_backend(const Discovered& found, const KernelFractions& fractions) {
+  const bool is_cpu = found.cluster.devices.front().is_cpu();
+  const std::string& backend = fractions.backend;
+  const std::string gpu = backend_gpu(backend);
+  const bool is_simulated = gpu.find("simulated") != std::string::npos;
+  if (is_cpu ? backend.empty() || backend.starts_with("cpu") : !is_simulated && is_same_gpu(gpu, found.gpu)) return;
+  fail(ErrorKind::input,
+       "{}: expected what dbench kernels measured on {}, found a record of {}{}; measure here (dbench kernels{} "
+       "--json), "
+       "or leave --kernels-json out",
+       fractions.where, is_cpu ? "this host's CPUs" : found.gpu, backend.empty() ? "a device without a name" : backend,
+       is_simulated ? ", whose times say nothing of a GPU" : "", is_cpu ? "" : " --device cuda");
+}
+
+// What a host with GPUs is not asked, though it was given.
+std::string unused_flags_note(const DiscoverSpec& spec) {
+  std::string flags;
+  const auto add = [&](const char* flag) { flags += (flags.empty() ? "" : ", ") + std::string(flag); };
+  if (spec.ranks_per_node != DiscoverSpec{}.ranks_per_node) add("--ranks-per-node");
+  if (spec.threads != DiscoverSpec{}.threads) add("--threads");
+  if (spec.seconds != DiscoverSpec{}.seconds) add("--seconds");
+  return flags.empty() ? flags : flags + ": not used, they are of hosts without GPUs; here a rank has a GPU";
 }
 
 }  // namespace
@@ -139,20 +102,6 @@ RankCores deal_cores(const DiscoverSpec& spec, const HostFacts& host) {
          "{}; lower one of them, or start without a binding to fewer cores",
          ranks, threads, host.cores, ranks * threads);
   return {.ranks = static_cast<int>(ranks), .threads = static_cast<int>(threads)};
-}
-
-const DeviceType* match_gpu(const GpuFacts& gpu, const std::vector<DeviceType>& known) {
-  const std::vector<std::string> name = words(gpu.name);
-  const DeviceType* best = nullptr;
-  double least = 0;
-  for (const DeviceType& type : known) {
-    const std::vector<std::string> parts = words(type.name);
-    if (parts.empty() || !has_model(name, parts[0])) continue;
-    const double away = std::abs(std::log2(static_cast<double>(gpu.memory) / static_cast<double>(type.memory))) +
-                        (has_word(name, "pcie") != has_word(parts, "pcie") ? 0.1 : 0);
-    if (best == nullptr || away < least) best = &type, least = away;
-  }
-  return best;
 }
 
 Discovered cpu_cluster(const CpuFindings& found) {
@@ -206,77 +155,14 @@ Discovered cpu_cluster(const CpuFindings& found) {
   return out;
 }
 
-Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& shipped) {
-  const GpuFacts& gpu = host.gpus.front();
-  std::vector<DeviceType> known;
-  for (const ClusterSpec& cluster : shipped)
-    for (const DeviceType& type : cluster.devices)
-      if (type.compute_units > 1) known.push_back(type);
-  if (known.empty())
-    fail(ErrorKind::input,
-         "expected GPU profiles in configs/clusters, found none; set RANKWRIGHT_CONFIGS to the configs folder");
-  const DeviceType* type = match_gpu(gpu, known);
-  const bool is_known = type != nullptr;
-  if (!is_known) {
-    const auto distance = [&](const DeviceType& d) {
-      return std::abs(std::log2(static_cast<double>(gpu.memory) / static_cast<double>(d.memory)));
-    };
-    type = &*std::min_element(known.begin(), known.end(),
-                              [&](const DeviceType& a, const DeviceType& b) { return distance(a) < distance(b); });
-  }
-  const Shipped like = node_with(type->name, shipped);
-  Discovered out;
-  DeviceType device = *type;
-  NodeType node = *like.node;
-  if (!is_known) device.name = device_name(gpu.name), device.provenance = "guess";
-  device.memory = gpu.memory;
-  device.reserve = std::min(device.reserve, gpu.memory - 1);
-  node.name = host.name;
-  node.device = device.name;
-  node.count = 1;
-  node.devices = static_cast<int64_t>(host.gpus.size());
-  if (node.link_domain > 0 && node.devices % node.link_domain != 0) node.link_domain = 0;
-  node.host_memory = host.memory;
-  const std::string links = take_topology(node, host.topology);
-  std::erase_if(node.collectives, [&](const CollectiveFit& f) { return !is_known || f.ranks != node.devices; });
-  out.notes = {
-      fmt::format("{}: {} x {}, {} each ({})", host.name, host.gpus.size(), gpu.name,
-                  format_bytes(static_cast<double>(gpu.memory)), host.gpus_from),
-      is_known
-          ? fmt::format("peaks, bandwidths, price and links are those of {} in {}", type->name, like.cluster->where)
-          : fmt::format("no shipped profile knows this GPU: all but memory and count are those of {}, the "
-                        "nearest in memory, and guesses: put in the data sheet's",
-                        type->name)};
-  if (!links.empty()) out.notes.push_back(links);
-  if (std::any_of(host.gpus.begin(), host.gpus.end(),
-                  [&](const GpuFacts& g) { return g.name != gpu.name || g.memory != gpu.memory; }))
-    out.notes.push_back(
-        "the GPUs differ; the first one speaks for all: write a [device.NAME] and a [[node]] for each kind");
-  out.cluster = {.name = host.name, .devices = {device}, .nodes = {node}, .network = like.cluster->network};
-  return out;
-}
-
-std::vector<std::string> unused_gpus_notes(const HostFacts& host) {
-  const GpuSilence silence = gpu_silence(host.bus_gpus);
-  return {
-      fmt::format("not in this file: this host's NVIDIA GPUs, {}. nvidia-smi does not tell of them: {}{}",
-                  bus_gpus_text(host.bus_gpus), silence.why,
-                  host.why_no_cuda.empty() ? "" : "; CUDA: " + host.why_no_cuda),
-      fmt::format("of them the PCI bus tells (hwloc): {}. Not known: their memory and NVLinks",
-                  gpu_topology_text(host.topology)),
-      fmt::format("to plan for them: {}; then run dplan discover again. Or give dplan a shipped profile that is like "
-                  "them (--cluster h100-sxm)",
-                  silence.remedy)};
-}
-
 void take_links(Discovered& found, const LinkFits& fits) {
   NodeType& node = found.cluster.nodes.front();
   for (const CollectiveFit& fit : fits.node) {
     if (fit.ranks > node.devices)
-      fail(ErrorKind::usage,
-           "--comm-json: {} was measured over {} ranks of a node, and the node has {} devices; give "
-           "--ranks-per-node {}",
-           fit.kind, fit.ranks, node.devices, fit.ranks);
+      fail(ErrorKind::usage, "--comm-json: {} was measured over {} ranks of a node, and the node has {} devices; {}",
+           fit.kind, fit.ranks, node.devices,
+           found.gpu.empty() ? fmt::format("give --ranks-per-node {}", fit.ranks)
+                             : fmt::format("measure it with at most {} ranks on this host", node.devices));
     take(node.collectives, fit);
   }
   for (const CollectiveFit& fit : fits.network) take(found.cluster.network.collectives, fit);
@@ -296,9 +182,7 @@ void take_links(Discovered& found, const LinkFits& fits) {
 
 void take_fractions(Discovered& found, const KernelFractions& fractions) {
   DeviceType& device = found.cluster.devices.front();
-  if (!fractions.backend.empty() && fractions.backend.starts_with("cpu") != device.is_cpu())
-    fail(ErrorKind::input, "--kernels-json: expected what dbench kernels measured on {}, found a record of {}",
-         device.is_cpu() ? "this host's CPUs" : device.name, fractions.backend);
+  check_backend(found, fractions);
   if (fractions.gemm > 0) device.gemm_fraction = four_digits(fractions.gemm);
   if (fractions.attention > 0) device.attention_fraction = four_digits(fractions.attention);
   if (fractions.memory > 0) device.memory_fraction = four_digits(fractions.memory);
@@ -332,13 +216,14 @@ Discovered discover(const DiscoverSpec& spec) {
                           .seconds = spec.seconds,
                           .copy_bytes = std::clamp<int64_t>(free, 16 << 20, 256 << 20)};
     found = cpu_cluster({.host = host, .cores = cores, .speed = measure_cpu_speed(job)});
-    found.has_unused_gpus = !host.bus_gpus.empty();
-    if (found.has_unused_gpus) {
-      const std::vector<std::string> notes = unused_gpus_notes(host);
+    if (!host.bus_gpus.empty()) {
+      found.unused_gpus_of = host.bus_file.empty() ? "this host" : "the file " + host.bus_file + " (HWLOC_XMLFILE)";
+      const std::vector<std::string> notes = unused_gpus_notes(host, shipped_clusters());
       found.notes.insert(found.notes.begin(), notes.begin(), notes.end());
     }
   } else {
     found = gpu_cluster(host, shipped_clusters());
+    if (const std::string note = unused_flags_note(spec); !note.empty()) found.notes.push_back(note);
   }
   for (const std::string& file : spec.comm_json) take_links(found, fit_comm_results(read_file(file), file));
   if (!spec.kernels_json.empty())

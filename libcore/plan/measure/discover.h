@@ -27,15 +27,12 @@ struct RankCores {
 };
 RankCores deal_cores(const DiscoverSpec& spec, const HostFacts& host);
 
-// The device type of `known` that this GPU's name means ("NVIDIA H100 80GB HBM3": h100-sxm), of several of a model the
-// one nearest in memory and of the same form (PCIe or not). Null when none is.
-const DeviceType* match_gpu(const GpuFacts& gpu, const std::vector<DeviceType>& known);
-
 struct Discovered {
   ClusterSpec cluster;
   std::vector<std::string> notes;  // where the numbers come from, and what to look at
   bool is_quiet = true;
-  bool has_unused_gpus = false;  // this host has GPUs that are not in the cluster; the first notes say which and why
+  std::string gpu;             // the name of the devices; "": they are CPUs
+  std::string unused_gpus_of;  // who has GPUs that are not in the cluster, "" when nobody; the first notes say why
 };
 
 struct CpuFindings {
@@ -44,13 +41,14 @@ struct CpuFindings {
   CpuSpeed speed;
 };
 Discovered cpu_cluster(const CpuFindings& found);
-// The first GPU speaks for all; its numbers and its node's links come from the shipped profiles, its memory and count
-// from the host.
+// The first GPU speaks for all; its numbers come from the shipped profiles, as do its node's links where the host does
+// not tell of them, its memory and count from the host.
 Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& shipped);
 // What the file of a host's CPUs must say of the GPUs that its PCI bus has and that do not answer.
-std::vector<std::string> unused_gpus_notes(const HostFacts& host);
+std::vector<std::string> unused_gpus_notes(const HostFacts& host, const std::vector<ClusterSpec>& shipped);
 // Link speeds and [[node.collective]], [[network.collective]] from measured ones.
 void take_links(Discovered& found, const LinkFits& fits);
+// Error{input} for a record of another device than found.cluster's, or of a simulated one.
 void take_fractions(Discovered& found, const KernelFractions& fractions);
 
 // The notes as comments, then the file; reads back as found.cluster.

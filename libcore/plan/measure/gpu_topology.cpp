@@ -15,8 +15,9 @@ namespace {
 
 // More cores than a host has: a list that names them is none.
 constexpr int64_t kMostCores = 1 << 16;
-// The shortest first; those of NVLink aside.
-constexpr std::array<std::string_view, 5> kWays = {"PIX", "PXB", "PHB", "NODE", "SYS"};
+// Within a NUMA node, the shortest first; those of NVLink aside.
+constexpr std::array<std::string_view, 4> kNearWays = {"PIX", "PXB", "PHB", "NODE"};
+constexpr std::string_view kFarWay = "SYS";
 
 std::string_view cell_text(std::string_view s) {
   const size_t first = s.find_first_not_of(" \t\r");
@@ -59,7 +60,8 @@ std::optional<int64_t> whole_number(std::string_view s) {
 
 bool is_gpu(std::string_view name) { return name.starts_with("GPU") && whole_number(name.substr(3)).has_value(); }
 bool is_way(std::string_view way) {
-  return way == "X" || nvlinks(way) > 0 || std::find(kWays.begin(), kWays.end(), way) != kWays.end();
+  return way == "X" || way == kFarWay || nvlinks(way) > 0 ||
+         std::find(kNearWays.begin(), kNearWays.end(), way) != kNearWays.end();
 }
 
 // What the columns of the heading hold.
@@ -164,13 +166,13 @@ std::vector<std::vector<int64_t>> nvlink_groups(const GpuTopology& topology) {
   return groups;
 }
 
-std::vector<std::string> nearest_nics(const GpuTopology& topology, int64_t gpu) {
+NearNics nearest_nics(const GpuTopology& topology, int64_t gpu) {
   const std::vector<std::string>& ways = topology.gpus.at(static_cast<size_t>(gpu)).nics;
-  for (const std::string_view way : kWays) {
-    std::vector<std::string> found;
+  for (const std::string_view way : kNearWays) {
+    NearNics found{.way = std::string(way), .nics = {}};
     for (size_t i = 0; i < ways.size(); ++i)
-      if (ways[i] == way) found.push_back(topology.nics[i]);
-    if (!found.empty()) return found;
+      if (ways[i] == way) found.nics.push_back(topology.nics[i]);
+    if (!found.nics.empty()) return found;
   }
   return {};
 }
@@ -191,8 +193,9 @@ std::string gpu_topology_text(const GpuTopology& topology) {
   text += "; nearest NICs";
   for (size_t a = 0; a < n; ++a) {
     text += fmt::format("{} GPU {} ", a == 0 ? "" : ",", a);
-    const std::vector<std::string> nics = nearest_nics(topology, static_cast<int64_t>(a));
-    for (size_t i = 0; i < nics.size(); ++i) text += (i == 0 ? "" : "+") + nics[i];
+    const NearNics near = nearest_nics(topology, static_cast<int64_t>(a));
+    for (size_t i = 0; i < near.nics.size(); ++i) text += (i == 0 ? "" : "+") + near.nics[i];
+    text += near.nics.empty() ? "none near" : fmt::format(" ({})", near.way);
   }
   return text;
 }

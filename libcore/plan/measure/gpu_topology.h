@@ -31,11 +31,16 @@ int64_t nvlinks(std::string_view way);
 std::vector<int64_t> parse_core_list(std::string_view list);
 // The groups of GPUs that reach each other by NVLink, directly or by way of others; each rising, by their first.
 std::vector<std::vector<int64_t>> nvlink_groups(const GpuTopology& topology);
-// The NICs nearest to a GPU: those of the shortest of its ways ("PIX" before "PXB" and so on).
-std::vector<std::string> nearest_nics(const GpuTopology& topology, int64_t gpu);
-// In a few words: "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0, GPU 1 mlx5_1", and where so "(NVLink not
-// told)".
-// "" without GPUs.
+// The NICs nearest to a GPU: those of the shortest of its ways ("PIX" before "PXB" and so on). None where all are
+// across the socket link ("SYS").
+struct NearNics {
+  std::string way;
+  std::vector<std::string> nics;
+  bool operator==(const NearNics&) const = default;
+};
+NearNics nearest_nics(const GpuTopology& topology, int64_t gpu);
+// In a few words: "2 GPUs, NV18 between all; nearest NICs GPU 0 mlx5_0 (PIX), GPU 1 none near", and where so "(NVLink
+// not told)". "" without GPUs.
 std::string gpu_topology_text(const GpuTopology& topology);
 
 }  // namespace rw

@@ -156,7 +156,7 @@ void find_gpus(HostFacts& facts) {
       "nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
   const GpuTopology told = facts.gpus.empty() ? GpuTopology{} : this_host_gpus();
   const PciTopology bus = read_pci_topology();
-  facts.bus_gpus = bus.gpus;
+  facts.bus_gpus = bus.gpus, facts.bus_file = bus.file;
   if (facts.gpus.empty() && !bus.gpus.empty()) {
     const DeviceInventory cuda = cuda_inventory();
     facts.gpus_from = "CUDA", facts.why_no_cuda = cuda.why_none;

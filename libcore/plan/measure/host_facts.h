@@ -31,6 +31,7 @@ struct HostFacts {
   std::vector<GpuFacts> gpus;
   std::string gpus_from = "nvidia-smi";  // who told of them
   std::vector<BusGpu> bus_gpus;          // that the PCI bus has, whether they answer or not
+  std::string bus_file;                  // HWLOC_XMLFILE, when that tells of the bus
   std::string why_no_cuda;               // where it was asked and told of none
   GpuTopology topology;                  // of `gpus`, or where there are none of `bus_gpus`
 };

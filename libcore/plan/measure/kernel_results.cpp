@@ -38,14 +38,14 @@ double mean(const std::map<std::string, double>& of_type) {
 
 KernelFractions read_kernel_results(const std::string& text, const std::string& where) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
-    fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, found nothing", where);
+    fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, found an empty file", where);
   const Json record = parse_json(text, where);
   const auto details = record.is_object() ? record.find("details") : record.end();
   if (!record.is_object() || details == record.end() || !details->is_object() || !details->contains("peaks") ||
       !details->contains("ops") || !(*details)["ops"].is_array())
     fail(ErrorKind::input, "{}: expected what dbench kernels --json prints, with details.peaks and details.ops", where);
   Peaks peaks = read_peaks((*details)["peaks"], where + ": details.peaks");
-  KernelFractions fractions;
+  KernelFractions fractions{.where = where};
   if (const Json& told = (*details)["peaks"]; told.contains("backend") && told["backend"].is_string())
     fractions.backend = told["backend"];
   std::map<std::string, double> gemm, attention;  // the best share, by element type

@@ -12,6 +12,7 @@ namespace rw {
 struct KernelFractions {
   double gemm = 0, attention = 0, memory = 0;
   std::string backend;             // "cpu/avx512_bf16", "cuda:0 (NVIDIA H200)"; "": the record does not say
+  std::string where;               // the record's file
   std::vector<std::string> notes;  // what was not used
 };
 // `text`: the record. Ops that ran while the machine was not quiet are passed over. Error{input} names `where` and the

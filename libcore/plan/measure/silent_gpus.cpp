@@ -37,9 +37,13 @@ std::string bus_gpus_text(const std::vector<BusGpu>& gpus) {
   return text;
 }
 
-GpuSilence gpu_silence(const std::vector<BusGpu>& gpus) {
+GpuSilence gpu_silence(const SilentGpus& silent) {
+  if (!silent.gpus.empty() && !silent.file.empty())
+    return {
+        fmt::format("the PCI bus is that of the file {} (HWLOC_XMLFILE), which tells nothing of drivers", silent.file),
+        "look at nvidia-smi on the host that the file describes, or unset HWLOC_XMLFILE to see this host's bus"};
   std::set<std::string> drivers;
-  for (const BusGpu& gpu : gpus) drivers.insert(gpu.driver);
+  for (const BusGpu& gpu : silent.gpus) drivers.insert(gpu.driver);
   GpuSilence all;
   for (const std::string& driver : drivers) {
     const GpuSilence one = silence_of(driver);

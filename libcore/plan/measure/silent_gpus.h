@@ -11,11 +11,17 @@ namespace rw {
 // none.
 std::string bus_gpus_text(const std::vector<BusGpu>& gpus);
 
+// The GPUs of a bus, and the file (HWLOC_XMLFILE) that tells of it; "": this host's bus.
+struct SilentGpus {
+  std::vector<BusGpu> gpus;
+  std::string file;
+};
 struct GpuSilence {
   std::string why;     // "no kernel driver has taken them"
   std::string remedy;  // "install NVIDIA's driver, ..."
 };
-// Of the drivers that have taken them; both "" without GPUs. Several drivers: all are told, once each.
-GpuSilence gpu_silence(const std::vector<BusGpu>& gpus);
+// Of the drivers that have taken them; both "" without GPUs. Several drivers: all are told, once each. A file tells
+// nothing of drivers: then the file is the reason.
+GpuSilence gpu_silence(const SilentGpus& silent);
 
 }  // namespace rw

@@ -252,12 +252,20 @@ const Planted kPlanted[] = {
      CheckStatus::warn,
      {2},
      "10.0 % stolen"},
-    {"a GPU that is missing",
-     on_host("h2", [](RankFacts& f) { f.gpus.pop_back(); }),
+    {"another GPU",
+     on_host("h2", [](RankFacts& f) { f.gpus[1].name = "NVIDIA A100"; }),
      "resources.gpus",
      CheckStatus::fail,
      {2, 3},
-     "1 x NVIDIA H100"},
+     "1 x NVIDIA A100"},
+    {"more ranks than GPUs",
+     [](JobFacts& job) {
+       for (RankFacts& f : job.ranks) f.gpus.pop_back(), f.bus_gpus.pop_back(), f.topology.gpus.clear();
+     },
+     "resources.gpu_ranks",
+     CheckStatus::warn,
+     {1, 3},
+     "h1: 1 GPU for 2 ranks: none for rank 1"},
     {"GPUs without a driver, everywhere",
      [](JobFacts& job) {
        for (RankFacts& f : job.ranks) {
@@ -350,7 +358,7 @@ const Planted kPlanted[] = {
 
 TEST_CASE("a healthy job passes every check") {
   const auto results = run_checks(healthy_job(), {});
-  CHECK(results.size() == 31);
+  CHECK(results.size() == 32);
   std::set<std::string> ids;
   for (const CheckResult& r : results) {
     CAPTURE(r.id);
@@ -451,9 +459,9 @@ TEST_CASE("thresholds are flags; the table and the JSON tell all") {
   CHECK(worst_status(results) == CheckStatus::fail);
   const std::string text = checks_text(results);
   CHECK(text.find("fail  resources.memory") != std::string::npos);
-  CHECK(text.find("30 passed, 0 warned, 1 failed") != std::string::npos);
+  CHECK(text.find("31 passed, 0 warned, 1 failed") != std::string::npos);
   const Json json = checks_json(results);
-  REQUIRE(json.size() == 31);
+  REQUIRE(json.size() == 32);
   for (const Json& check : json)
     if (check["id"] == "resources.memory") {
       CHECK(check["status"] == "fail");
