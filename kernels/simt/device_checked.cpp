@@ -117,7 +117,8 @@ struct Indices<CrossEntropyFinish> : std::false_type {
 void look_at_rest(const Look& l, const Gemm& g, Stream s) {
   if (g.m == 0 || g.n == 0 || g.k == 0) return;
   l.on_device("workspace", g.workspace, cuda::gemm_workspace(g, s));
-  const GemmPack packed{.packed = nullptr, .b = nullptr, .n = g.n, .k = g.k, .b_trans = Trans::yes, .src_t = g.t, .t = g.t};
+  const GemmPack packed{
+      .packed = nullptr, .b = nullptr, .n = g.n, .k = g.k, .b_trans = Trans::yes, .src_t = g.t, .t = g.t};
   if (g.b_packed != nullptr) l.on_device("b_packed", g.b_packed, cuda::packed_bytes(packed, s));
 }
 void look_at_rest(const Look& l, const GemmPack& g, Stream s) {

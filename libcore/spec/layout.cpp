@@ -149,8 +149,9 @@ int64_t settle_global_batch(const TrainSpec& spec, const Layout& layout) {
   }
   const auto refuse = [&](const std::string& fault, int64_t unit) {
     const int64_t below = spec.global_batch / unit * unit;
-    fail(ErrorKind::usage, "--global-batch = {} {}; the nearest that fit are {} and {}", spec.global_batch, fault,
-         std::max(unit, below), below + unit);
+    const std::string fit = below == 0 ? fmt::format("the least that fits is {}", unit)
+                                       : fmt::format("the nearest that fit are {} and {}", below, below + unit);
+    fail(ErrorKind::usage, "--global-batch = {} {}; {}", spec.global_batch, fault, fit);
   };
   const bool interleaved = layout.schedule == ScheduleKind::interleaved;
   if (spec.global_batch % pass != 0)

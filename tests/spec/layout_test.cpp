@@ -258,7 +258,7 @@ TEST_CASE("the global batch is micro-batch x dp x a number of micro-batches") {
   CHECK(refusal(spec, small_model(), 8) ==
         "--global-batch = 10 is not divisible by --micro-batch x dp = 2 x 4 = 8; the nearest that fit are 8 and 16");
   spec.global_batch = 3;
-  CHECK(has(refusal(spec, small_model(), 8), "the nearest that fit are 8 and 8"));
+  CHECK(has(refusal(spec, small_model(), 8), "the least that fits is 8"));
   spec.global_batch = 24;
   CHECK(settle_layout(spec, small_model(), 8).micro_batches() == 3);
   spec.vpp = 2;
