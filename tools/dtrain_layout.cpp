@@ -33,8 +33,8 @@ void check_left_open(const TrainSpec& spec) {
   differs(&TrainSpec::stage_layers, "stage-layers");
   if (spec.device != untouched.device && spec.cluster.empty())
     fail(ErrorKind::usage,
-         "--layout auto on --device {} needs --cluster, a file that says what the devices can do; without it the "
-         "CPU is measured",
+         "--layout auto on --device {} needs --cluster, a file that says what the devices can do: dplan discover "
+         "writes one there, and configs/clusters has some (h100-sxm)",
          spec.device);
 }
 
