@@ -224,6 +224,24 @@ TEST_CASE("dplan discover: a bus that does not tell of NVLink leaves the profile
   CHECK(found.notes.back().find("(hwloc); the link is still the profile's") != std::string::npos);
 }
 
+TEST_CASE("a set of cores without the complete one is refused, which hwloc would not survive") {
+  const std::string xml =
+      read_file(std::filesystem::path(std::getenv("RANKWRIGHT_SOURCE")) / "tests/plan/hosts/two_sockets.xml");
+  for (const std::string name : {"complete_cpuset", "complete_nodeset"}) {
+    std::string cut = xml;
+    const size_t at = cut.find(" " + name + "=");
+    REQUIRE(at != std::string::npos);
+    cut.erase(at, cut.find('"', cut.find('"', at) + 1) + 1 - at);
+    CHECK_THROWS_WITH_AS(parse_pci_topology(cut, "cut.xml"), doctest::Contains("cut.xml"), Error);
+  }
+}
+
+TEST_CASE("what a command prints: in time, and in ASCII") {
+  CHECK(output_of("printf 'a\\377\\001b\\tc\\n'") == "a??b\tc\n");
+  CHECK(output_of("yes").size() < (2 << 20));
+  CHECK(output_of("no-such-command-here 2>/dev/null").empty());
+}
+
 TEST_CASE("GPUs that do not answer: why, and what to do") {
   std::vector<ClusterSpec> shipped;
   for (const std::string& name : cluster_names()) shipped.push_back(load_cluster_spec(name));

@@ -1,5 +1,6 @@
 #include "libcore/plan/measure/host_facts.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -22,6 +23,9 @@ namespace rw {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr int kCommandLimitS = 20;
+constexpr size_t kMostOutput = 1 << 20;
 
 // Files of /proc have no size and may go away; empty when they cannot be read.
 std::string text_of(const fs::path& file) {
@@ -93,10 +97,18 @@ int64_t allowed_cores() {
 }  // namespace
 
 std::string output_of(const char* command) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
+  // A driver that hangs is what preflight is to find: after the limit the command is ended.
+  const std::string limited = fmt::format("timeout -k 2 {} {}", kCommandLimitS, command);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(limited.c_str(), "r"), ::pclose);
   std::string out;
   char part[4096];
-  while (pipe && std::fgets(part, sizeof part, pipe.get()) != nullptr) out += part;
+  for (size_t n = 1; pipe && n > 0 && out.size() < kMostOutput; out.append(part, n))
+    n = std::fread(part, 1, sizeof part, pipe.get());
+  // Into files and JSON goes nothing that those cannot hold. Escapes are a terminal's underlining, told apart later.
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) >= 0x7f ||
+        (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != '\x1b'))
+      c = '?';
   return out;
 }
 

@@ -38,7 +38,8 @@ struct HostFacts {
 // From ROOT/proc and ROOT/sys (without GPUs); files that are missing leave the defaults, but Error{runtime} without a
 // memory size.
 HostFacts read_host_facts(const std::filesystem::path& root);
-// What a command of the shell prints; "" when it cannot be started.
+// What a command of the shell prints, in ASCII, its first MiB at most; ended after 20 seconds; "" when it cannot be
+// started.
 std::string output_of(const char* command);
 // This host, without GPUs: its facts with no more cores than this process may run on, and its name.
 HostFacts this_host();

@@ -192,11 +192,26 @@ std::string pci_driver(const fs::path& root, const std::string& bus_id) {
   return fs::read_symlink(root / "sys/bus/pci/devices" / bus_id / "driver", none).filename().string();
 }
 
+namespace {
+
+// hwloc 2.9 crashes on an object with a set of cores or nodes that has not the complete one beside it.
+bool lacks_complete_set(std::string_view xml) {
+  for (size_t at = xml.find("<object "); at != std::string_view::npos; at = xml.find("<object ", at + 1)) {
+    const std::string_view tag = xml.substr(at, xml.find('>', at) - at);
+    const auto has = [&](const char* name) { return tag.find(fmt::format(" {}=", name)) != std::string_view::npos; };
+    if ((has("cpuset") && !has("complete_cpuset")) || (has("nodeset") && !has("complete_nodeset"))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 PciTopology parse_pci_topology(const std::string& xml, const std::string& where) {
   // hwloc 2.9 with libxml2 crashes on a document type without a SYSTEM name, such as a web page's.
   const size_t type = xml.find("<!DOCTYPE");
   if (type != std::string::npos && !std::string_view(xml).substr(type).starts_with("<!DOCTYPE topology SYSTEM "))
     refuse_xml(where);
+  if (lacks_complete_set(xml)) refuse_xml(where);
   const Topology topology = new_topology();
   // hwloc counts the zero at the end.
   if (topology == nullptr ||
