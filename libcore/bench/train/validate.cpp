@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 
 #include "libcore/base/clock.h"
@@ -186,10 +185,13 @@ class Validation {
 
   std::string url_of(ChildProcess& server, const fs::path& err, const std::string& stage) {
     const double until = now_s() + spec_.timeout;
-    const std::regex ready("ready: .* on (http://[^,\\s]+)");
     while (now_s() < until && !server.wait(0.1)) {
       const std::string text = read_file(err);
-      if (std::smatch found; std::regex_search(text, found, ready)) return found[1];
+      const size_t ready = text.find("ready: ");
+      const size_t on = ready == std::string::npos ? ready : text.find(" on http://", ready);
+      // The line may be half written: the address ends where the next word begins.
+      const size_t end = on == std::string::npos ? on : text.find_first_of(", \t\n", on + 4);
+      if (end != std::string::npos) return text.substr(on + 4, end - on - 4);
     }
     fail(ErrorKind::runtime, "{}: the server was not ready: {}{}", stage, tail(err), launch_advice(read_file(err)));
   }
