@@ -1,6 +1,7 @@
 // What the cuda table takes beside operands, for itself and for dry runs and plans of GPUs on machines without one.
 #pragma once
 #include "kernels/ops.h"
+#include "kernels/quant_shape.h"
 
 namespace rw {
 
@@ -22,6 +23,19 @@ constexpr int64_t kDeltaAlignment = 4;
 inline int64_t device_attention_workspace(const AttentionBwd& a) {
   const int64_t rows = a.n_seq == 0 ? 0 : a.cu_seqlens[a.n_seq] - a.cu_seqlens[0];
   return rows * a.heads * int64_t{sizeof(float)} + kDeltaAlignment;
+}
+
+// Attention over pages: a context is gone through in at most so many chunks, by a block each where they have room in
+// the workspace: so that up to 128 (sequence, kv head) pairs, about as many as a GPU has multiprocessors, may be split.
+// A chunk leaves (d) of o, a maximum and a sum for each query head.
+constexpr int64_t kDeviceMostChunks = 64, kDeviceChunkRoom = 128 * kDeviceMostChunks;
+inline int64_t device_paged_workspace(const PagedAttention& a) {
+  return kDeviceChunkRoom / (a.kv_heads < 1 ? 1 : a.kv_heads) * a.heads * (a.d + 2) * int64_t{sizeof(float)};
+}
+
+inline int64_t device_quant_packed_bytes(const QuantPack& p) { return quant_shape(p.bits, p.group, p.n, p.k).bytes; }
+inline int64_t device_quant_workspace(const QuantGemm& g) {
+  return quant_rows_bytes(g.m, quant_shape(g.bits, g.group, g.n, g.k));
 }
 
 }  // namespace rw

@@ -5,11 +5,6 @@
 namespace rw {
 namespace {
 
-int64_t quant_packed(const QuantPack& a, Stream) {
-  const int64_t groups = (a.k + a.group - 1) / a.group;
-  return a.bits == QuantBits::int8 ? a.n * (a.k + 2 * groups) : a.n * ((a.k + 1) / 2 + groups);
-}
-
 constexpr Ops kPlainSizes{
     .name = "accelerator",
     .gemm = nullptr,
@@ -19,8 +14,8 @@ constexpr Ops kPlainSizes{
     .quant_pack = nullptr,
     .quant_unpack = nullptr,
     .quant_gemm = nullptr,
-    .quant_packed_bytes = quant_packed,
-    .quant_gemm_workspace = [](const QuantGemm&, Stream) { return int64_t{0}; },
+    .quant_packed_bytes = [](const QuantPack& p, Stream) { return device_quant_packed_bytes(p); },
+    .quant_gemm_workspace = [](const QuantGemm& g, Stream) { return device_quant_workspace(g); },
     .bias_bwd = nullptr,
     .norm_fwd = nullptr,
     .norm_bwd = nullptr,
@@ -30,7 +25,7 @@ constexpr Ops kPlainSizes{
     .attention_workspace = [](const AttentionBwd& a, Stream) { return device_attention_workspace(a); },
     .kv_write = nullptr,
     .paged_attention = nullptr,
-    .paged_attention_workspace = [](const PagedAttention&, Stream) { return int64_t{0}; },
+    .paged_attention_workspace = [](const PagedAttention& a, Stream) { return device_paged_workspace(a); },
     .gelu_fwd = nullptr,
     .gelu_bwd = nullptr,
     .swiglu_fwd = nullptr,

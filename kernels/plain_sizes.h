@@ -6,8 +6,6 @@
 
 namespace rw {
 
-// quant_gemm_workspace, paged_attention_workspace: 0, though serving on a GPU takes some. quant_packed_bytes: the
-// numbers and their scales as QuantPack says, without padding.
 const Ops& plain_sizes();
 
 }  // namespace rw

@@ -13,6 +13,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/files.h"
 #include "libcore/base/version.h"
+#include "libcore/device/cuda_variant.h"
 
 namespace rw {
 namespace {
@@ -49,6 +50,8 @@ bool is_true_or_false(const std::string& s) { return s == "true" || s == "false"
   for (const Field& f : line.fields) known.push_back(f.name);
   const std::string flag = arg.substr(0, arg.find('='));
   const std::string near = flag.size() > 2 ? nearest(flag.substr(flag.find_first_not_of('-')), known) : "";
+  if (line.is_cpu_alone && flag == "--device")
+    fail(ErrorKind::usage, "unknown flag {}: {} runs on the CPU alone; leave it out", flag, line.name);
   fail(ErrorKind::usage, "unknown flag {}; {}", flag,
        near.empty() ? "see " + line.name + " --help" : "did you mean --" + near + "?");
 }
@@ -181,7 +184,7 @@ std::optional<int> parse_command_line(const CommandLine& line, int argc, const c
   CLI::App app(line.description, line.name);
   app.footer(line.footer);
   app.get_formatter()->column_width(34);
-  app.set_version_flag("--version", std::string("rankwright ") + version());
+  app.set_version_flag("--version", fmt::format("rankwright {} ({})", version(), cuda_variant()));
   Said said;
   for (const Field& f : line.fields) add_field(app, line, f, said.values[f.name]);
   if (line.takes_config) {

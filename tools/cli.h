@@ -30,6 +30,7 @@ struct CommandLine {
   std::vector<std::string> skip_tables = {};  // of TOML files ([plan], [predicted])
   Json* skipped_tables = nullptr;             // where they go, by name; later files win
   std::string footer = {};                    // subcommands, examples
+  bool is_cpu_alone = false;                  // who gives it --device is told so
 };
 
 // Sets the fields. An exit code when the command line asked only for --help, --version or --print-config (printed to

@@ -29,6 +29,7 @@ int run(int argc, const char* const* argv, Comm& job) {
   line.fields.push_back({.name = "json", .value = &json, .help = "print a record on standard output"});
   line.takes_config = false;
   line.footer = kFooter;
+  line.is_cpu_alone = true;
   if (const auto code = parse_job_command_line(line, argc, argv, job)) return *code;
   const auto comm = make_world_comm({.ranks_per_node = static_cast<int>(spec.ranks_per_node)});
   ProgressBar bar;

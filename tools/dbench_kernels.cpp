@@ -15,6 +15,9 @@ constexpr const char* kFooter =
     "  dbench kernels --model gpt2-124m --rows 2048\n"
     "  dbench kernels --model llama-3.2-1b --dtype bf16 --op gemm --op attention --json\n"
     "\n"
+    "Ops are those of the model: gelu and gemm_gelu come with models that have GELU (gpt2-124m), swiglu with the "
+    "others.\n"
+    "\n"
     "cpu/wall below 0.95 means that others were on the machine: then there is no verdict (\"not quiet\").";
 
 }  // namespace
@@ -34,7 +37,6 @@ int dbench_kernels(int argc, const char* const* argv) {
   KernelBenchResult result;
   {
     ProgressBar bar;
-    bar.show("measuring the machine's peaks", -1, "");
     result = run_kernel_bench(
         {.spec = spec, .progress = [&](double share, const std::string& op) { bar.show("measuring", share, op); }});
   }

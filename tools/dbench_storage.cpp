@@ -28,6 +28,7 @@ int run(int argc, const char* const* argv, Comm& job) {
   line.fields.push_back({.name = "json", .value = &json, .help = "print a record on standard output"});
   line.takes_config = false;
   line.footer = kFooter;
+  line.is_cpu_alone = true;
   if (const auto code = parse_job_command_line(line, argc, argv, job)) return *code;
   ProgressBar bar;
   const bool prints = job.rank() == 0;

@@ -41,7 +41,8 @@ int dbench_validate(int argc, const char* const* argv) {
   const CommandLine line{.name = "dbench validate",
                          .description = "The small check before a big deployment: trains and serves a small model.",
                          .fields = list,
-                         .footer = kFooter};
+                         .footer = kFooter,
+                         .is_cpu_alone = true};
   if (const auto code = parse_command_line(line, argc, argv)) return *code;
   std::vector<StageResult> stages;
   {

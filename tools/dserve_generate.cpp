@@ -103,6 +103,7 @@ int dserve_generate(int argc, const char* const* argv) {
                             .fields = fields(flags),
                             .required = {"model", "prompt"}};
   if (const auto code = parse_command_line(command, argc, argv)) return *code;
+  check_device({.device = flags.device});
   const ModelSource source = open_model_source(flags.model);
   if (source.tokenizer_json.empty())
     fail(ErrorKind::input, "{}: holds no tokenizer; expected a tokenizer.json beside config.json", flags.model);

@@ -14,8 +14,10 @@
 #include "libcore/base/units.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/comm.h"
+#include "libcore/comm/rank_cores.h"
 #include "libcore/comm/steps_comm.h"
 #include "libcore/device/arena.h"
+#include "libcore/device/device.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/dry_run.h"
 #include "libcore/train/trainer.h"
@@ -105,6 +107,7 @@ int run_rank(int argc, const char* const* argv, Comm& launched) {
   std::unique_ptr<Comm> asked;
   agree(launched, [&] { asked = world_as_asked(spec, launched); });
   Comm& world = asked != nullptr ? *asked : launched;
+  agree(world, [&] { check_device({.device = spec.device, .local_rank = rank_on_host(world)}); });
   TrainSummary summary;
   if (world.rank() == 0) {
     Screen screen(spec);

@@ -7,6 +7,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/fields.h"
 #include "libcore/base/version.h"
+#include "libcore/device/cuda_variant.h"
 
 namespace rw {
 namespace {
@@ -22,7 +23,7 @@ std::string usage(const char* tool, std::span<const Subcommand> subcommands) {
 int run_subcommand(const char* tool, std::span<const Subcommand> subcommands, int argc, const char* const* argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   if (first == "--help" || first == "-h") return std::fputs(usage(tool, subcommands).c_str(), stdout), 0;
-  if (first == "--version") return std::printf("rankwright %s\n", version()), 0;
+  if (first == "--version") return std::printf("rankwright %s (%s)\n", version(), cuda_variant()), 0;
   std::vector<std::string> known;
   std::string names;
   for (const Subcommand& s : subcommands) {

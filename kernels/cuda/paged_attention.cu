@@ -69,7 +69,7 @@ void paged_attention(const PagedAttention& a, Stream s) {
       .pieces = takes_16_bytes(a.k_pages, a.d, a.kv_t) && takes_16_bytes(a.v_pages, a.d, a.kv_t),
       .io_pieces = takes_16_bytes(a.q, a.d, a.t) && takes_16_bytes(a.o, a.d, a.t) &&
                    takes_16_bytes(nullptr, ldq, a.t) && takes_16_bytes(nullptr, ldo, a.t),
-      .chunks = a.n_seq * a.kv_heads * chunks <= kChunkRoom ? chunks : 1,
+      .chunks = a.n_seq * a.kv_heads * chunks <= kDeviceChunkRoom ? chunks : 1,
       .parts = static_cast<float*>(a.workspace),
   };
   const bool in_tiles = a.d <= 256 && a.t != DType::f32 && (a.kv_t == a.t || a.kv_t == DType::i8);
@@ -82,9 +82,6 @@ void paged_attention(const PagedAttention& a, Stream s) {
   if (w.chunks > 1) LAUNCH(paged_merge_kernel, blocks_for(a.n_seq * a.heads, 1), dim3(kPagedThreads), 0, native(s), w);
 }
 
-// Room for chunks: as many to a kv head as divide what is there for all.
-int64_t paged_attention_workspace(const PagedAttention& a, Stream) {
-  return kChunkRoom / (a.kv_heads < 1 ? 1 : a.kv_heads) * a.heads * (a.d + 2) * int64_t{sizeof(float)};
-}
+int64_t paged_attention_workspace(const PagedAttention& a, Stream) { return device_paged_workspace(a); }
 
 }  // namespace rw::cuda

@@ -9,16 +9,14 @@
 #include "kernels/cuda/arch.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/device_sizes.h"
 #include "kernels/ops.h"
 
 namespace rw::cuda {
 
 constexpr int kPagedThreads = 128, kPagedWarps = kPagedThreads / kWarp;
 constexpr int64_t kTiledQueries = 16;  // from here on a tile of rows costs less than as many single ones
-constexpr int64_t kLeastChunk = 256, kMaxChunks = 64;
-// Chunks of all kv heads that have room in the workspace: so that up to 128 (sequence, kv head) pairs, about as many
-// as a GPU has multiprocessors, may be split.
-constexpr int64_t kChunkRoom = 128 * kMaxChunks;
+constexpr int64_t kLeastChunk = 256, kMaxChunks = kDeviceMostChunks;
 
 __host__ __device__ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda/quant_layout.cuh"
 #include "kernels/cuda/quant_rounding.cuh"
 #include "kernels/cuda/table.h"
+#include "kernels/device_sizes.h"
 
 namespace rw::cuda {
 namespace {
@@ -32,9 +33,7 @@ __global__ void round_rows_kernel(signed char* numbers, float* scales, const T* 
 
 }  // namespace
 
-int64_t quant_gemm_workspace(const QuantGemm& g, Stream) {
-  return quant_rows_bytes(g.m, quant_shape(g.bits, g.group, g.n, g.k));
-}
+int64_t quant_gemm_workspace(const QuantGemm& g, Stream) { return device_quant_workspace(g); }
 
 void quant_gemm(const QuantGemm& g, Stream s) {
   CHECK(g.ct == DType::f32 || g.ct == g.t, "quant_gemm: %s product into %s, expected f32 or %s", dtype_name(g.t),

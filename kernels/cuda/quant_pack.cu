@@ -142,7 +142,7 @@ __global__ void quant_unpack_kernel(float* b, int64_t ld, QuantWeights w) {
 
 }  // namespace
 
-int64_t quant_packed_bytes(const QuantPack& p, Stream) { return quant_shape(p.bits, p.group, p.n, p.k).bytes; }
+int64_t quant_packed_bytes(const QuantPack& p, Stream) { return device_quant_packed_bytes(p); }
 
 void quant_pack(const QuantPack& p, Stream s) {
   const QuantShape q = quant_shape(p.bits, p.group, p.n, p.k);

@@ -220,9 +220,9 @@ bool sees_its_own() {
   return visible != nullptr && *visible != 0 && std::string_view(visible).find(',') == std::string_view::npos;
 }
 
-}  // namespace
+std::string name_of(const DeviceInfo& device) { return fmt::format("cuda:{} ({})", device.index, device.name); }
 
-std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index) {
+DeviceInfo chosen_device(const DeviceWish& wish, int index) {
   const DeviceInventory all = cuda_inventory();
   const int n = static_cast<int>(all.devices.size());
   if (n == 0)
@@ -239,16 +239,26 @@ std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index) {
     fail(ErrorKind::usage, "--device {}: expected cuda:0 to cuda:{}: this host has {} ({})", wish.device, n - 1, n,
          all.devices[0].name);
   const DeviceInfo& chosen = all.devices[static_cast<size_t>(index)];
-  const std::string name = fmt::format("cuda:{} ({})", index, chosen.name);
   if (chosen.capability_major < kLeastCapability || chosen.shared_bytes < kLeastSharedBytes)
     fail(ErrorKind::usage,
          "--device {}: {} has compute capability {}.{} and {} KiB of shared memory a block, expected {}.0 or later and "
          "{} KiB (8.0, 9.0 and 10.x have that, 8.6, 8.9 and 12.x have not); choose another, or run with --device cpu",
-         wish.device, name, chosen.capability_major, chosen.capability_minor, chosen.shared_bytes >> 10,
+         wish.device, name_of(chosen), chosen.capability_major, chosen.capability_minor, chosen.shared_bytes >> 10,
          kLeastCapability, kLeastSharedBytes >> 10);
+  return chosen;
+}
+
+}  // namespace
+
+void check_cuda_device(const DeviceWish& wish, int index) { chosen_device(wish, index); }
+
+std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index) {
+  const DeviceInfo chosen = chosen_device(wish, index);
+  const std::string name = name_of(chosen);
   if (wish.local_rank == 0 && chosen.name.starts_with("simulated"))
     log_info("{}: the GPU is simulated on the CPU: no time, speed or share of a peak below says anything", name);
-  return opening(name, [&] { return std::make_unique<CudaDevice>(index, name, chosen.pci_bus_id, wish.threads); });
+  return opening(name,
+                 [&] { return std::make_unique<CudaDevice>(chosen.index, name, chosen.pci_bus_id, wish.threads); });
 }
 
 }  // namespace rw

@@ -60,6 +60,8 @@ class Device {
 };
 
 // Error{usage} for a device that this build or machine does not have: what is missing, and how to run on the CPU.
+// check_device opens nothing: for before a tool reads what the run needs.
+void check_device(const DeviceWish& wish);
 std::unique_ptr<Device> open_device(const DeviceWish& wish);
 
 // Error{usage} when a model with heads of `head_size` cannot be trained there.

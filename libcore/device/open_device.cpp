@@ -1,6 +1,8 @@
 #include "libcore/device/open_device.h"
 
 #include <charconv>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "libcore/base/error.h"
@@ -15,16 +17,25 @@ int index_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() && index >= 0 ? index : -2;
 }
 
+// The GPU's number; -1: the rank's own; none: the CPU. Error{usage} for another name.
+std::optional<int> cuda_index(const std::string& device) {
+  constexpr std::string_view kCuda = "cuda", kNumbered = "cuda:";
+  if (device == "cpu") return std::nullopt;
+  if (device == kCuda) return -1;
+  if (device.starts_with(kNumbered))
+    if (const int index = index_of(std::string_view(device).substr(kNumbered.size())); index >= 0) return index;
+  fail(ErrorKind::usage, "--device: expected cpu, cuda or cuda:N, found '{}'", device);
+}
+
 }  // namespace
 
+void check_device(const DeviceWish& wish) {
+  if (const auto index = cuda_index(wish.device)) check_cuda_device(wish, *index);
+}
+
 std::unique_ptr<Device> open_device(const DeviceWish& wish) {
-  constexpr std::string_view kCuda = "cuda", kNumbered = "cuda:";
-  if (wish.device == "cpu") return open_cpu_device(wish.threads);
-  if (wish.device == kCuda) return open_cuda_device(wish, -1);
-  if (wish.device.starts_with(kNumbered))
-    if (const int index = index_of(std::string_view(wish.device).substr(kNumbered.size())); index >= 0)
-      return open_cuda_device(wish, index);
-  fail(ErrorKind::usage, "--device: expected cpu, cuda or cuda:N, found '{}'", wish.device);
+  if (const auto index = cuda_index(wish.device)) return open_cuda_device(wish, *index);
+  return open_cpu_device(wish.threads);
 }
 
 void check_head_size(const Device& device, int64_t head_size) {

@@ -7,6 +7,8 @@
 namespace rw {
 
 std::unique_ptr<Device> open_cpu_device(int threads);
+// Error{usage} for what open_cuda_device would refuse so.
+void check_cuda_device(const DeviceWish& wish, int index);
 // `index` -1: the one that the local rank falls on. Where the build has no such backend: Error{usage}.
 std::unique_ptr<Device> open_cuda_device(const DeviceWish& wish, int index);
 

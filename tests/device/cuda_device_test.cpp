@@ -74,6 +74,7 @@ TEST_CASE("cuda device: a GPU whose blocks have too little shared memory is refu
                           std::to_string(capability / 10) + "." + std::to_string(capability % 10) + " and " +
                           (capability == 75 ? "64" : "99") + " KiB of shared memory a block"));
     CHECK(holds(text, "expected 8.0 or later and 163 KiB"));
+    CHECK(failure([] { check_device({.device = "cuda", .local_rank = 1}); }, ErrorKind::usage) == text);
     CHECK(holds(text, "run with --device cpu"));
   }
   for (const int capability : {80, 90, 100}) {
@@ -85,6 +86,7 @@ TEST_CASE("cuda device: a GPU whose blocks have too little shared memory is refu
 TEST_CASE("cuda device: no room to open it: who has the memory, not a smaller model") {
   const Settings settings(false);
   simt::set_memory_limit(3);
+  check_device({.device = "cuda:2"});  // it opens nothing
   const std::string text = failure([] { open_cuda(2); }, ErrorKind::runtime);
   CHECK(holds(text, "cuda:2 (simulated GPU) has no memory left to be opened: cudaMalloc at "));
   CHECK(holds(text, "cudaErrorMemoryAllocation: out of memory; nvidia-smi shows which processes hold it"));

@@ -20,7 +20,9 @@ std::string refusal(const DeviceWish& wish) {
 TEST_CASE("open_device: a device that has no such name") {
   for (const char* device : {"", "gpu", "cuda0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CUDA", "cpu:0"}) {
     CAPTURE(device);
-    CHECK(holds(refusal({.device = device}), std::string("expected cpu, cuda or cuda:N, found '") + device + "'"));
+    const std::string text = std::string("expected cpu, cuda or cuda:N, found '") + device + "'";
+    CHECK(holds(refusal({.device = device}), text));
+    CHECK(holds(test::failure([&] { check_device({.device = device}); }, ErrorKind::usage), text));
   }
 }
 
@@ -32,6 +34,7 @@ TEST_CASE("open_device: without a GPU, what is missing and how to go on") {
     const std::string text = refusal({.device = device});
     CHECK(holds(text, std::string("--device ") + device + ": "));
     CHECK(holds(text, "run with --device cpu"));
+    CHECK(test::failure([&] { check_device({.device = device}); }, ErrorKind::usage) == text);
     CHECK(holds(text, RW_CUDA_BUILT != 0 ? "no CUDA device: " + all.why_none
                                          : "no CUDA backend; configure it with -Dcuda=enabled"));
   }

@@ -52,6 +52,13 @@ cp "$bin/dbench" ./other && printf x >>other
 timeout 120 mpirun -n 1 "${preflight[@]}" --json : -n 1 ./other "${preflight[@]:1}" --json >preflight.json 2>preflight.err </dev/null
 is 'another program: exit code' $? 3
 is 'another program fails' "$(status software.binary)" fail
+# A rank that hangs is named by those that wait for it, who are not named.
+mkdir slow && printf '#!/bin/sh\nexec sleep 15\n' >slow/nvidia-smi && chmod +x slow/nvidia-smi
+timeout 120 mpirun -n 1 "${preflight[@]}" --comm-timeout 4 : -n 1 env PATH="$PWD/slow:$PATH" "${preflight[@]}" --comm-timeout 4 : \
+  -n 1 "${preflight[@]}" --comm-timeout 4 >hangs.out 2>hangs.err </dev/null
+is 'a rank that hangs: exit code' $? 1
+holds 'it is named' "$(cat hangs.err)" 'rank 1 on host'
+is 'and no other' "$(grep -cE 'rank (0|2) on host' hangs.err)" 0
 
 # ---- two hosts ----
 if [ "${1:-}" != inside ] || ! command -v ip nsenter >/dev/null || ! ip link add c1 type veth peer name c2; then

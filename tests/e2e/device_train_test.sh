@@ -53,12 +53,21 @@ expect 0 '"skipped":0' 'f16 with a loss scale' "${train[@]}" --device cuda --pre
 
 expect 2 'expected cpu, cuda or cuda:N' 'no such kind of device' "${train[@]}" --device gpu --out none
 expect 2 'expected cuda:0 to cuda:7' 'a device that is not there' "${train[@]}" --device cuda:99 --out none
+expect 2 "found 'cuda:x'" 'a device whose number is none, before any file is read' "${train[@]}" --device cuda:x --data nothing.h5 --out none
+RANKWRIGHT_SIMT_CAPABILITY=89 expect 2 'compute capability 8.9 and 99 KiB of shared memory a block' 'a GPU with too little shared memory' "${train[@]}" --device cuda --out none
+RANKWRIGHT_SIMT_MEMORY=3 expect 1 'has no memory left to be opened' 'a GPU without room' "${train[@]}" --device cuda --out none
+RANKWRIGHT_SIMT_DEVICES=two expect 1 'RANKWRIGHT_SIMT_DEVICES: expected a whole number' 'no number of devices' "${train[@]}" --device cuda --out none
 sed 's/"head_dim": 8/"head_dim": 322/' config.json >wide.json
 expect 2 'attention takes heads of up to 321 elements in training' 'heads that are too large' "${train[@]}" --model wide.json --device cuda --out wide
 is 'and no run is begun' "$([ -e wide ] && echo begun)" ''
 kernels=("$bin/dbench" kernels --model config.json --rows 3 --seq-len 3 --requests 2 --context 17 --device cuda --seconds 0.001 --repeats 1)
 expect 0 '"backend":"cuda (simulated GPU)"' 'every op of dbench kernels, its operands on the device' "${kernels[@]}" --json
 expect 2 'attention takes heads of up to 321' 'nor measured' "${kernels[@]}" --model wide.json
+# What the command line has wrong is told before a device is opened.
+export RANKWRIGHT_SIMT_DEVICES=0
+expect 2 '--rows 4 is not divisible by --seq-len 3' 'rows that are no sequences' "${kernels[@]}" --rows 4
+expect 2 'those are of models with GELU' 'an op that this model has not' "${kernels[@]}" --op gemm_gelu
+unset RANKWRIGHT_SIMT_DEVICES
 expect 0 'goes through NCCL' '--allreduce says nothing to a device' mpirun -n 2 "${train[@]}" --steps 1 --device cuda --allreduce ring --out ring
 expect 2 'ranks 0 and 1 of host' 'one GPU for two ranks' mpirun -n 2 "${train[@]}" --device cuda:1 --out none
 expect 2 '--nan-trace' '--nan-trace is the CPU'\''s' "${train[@]}" --device cuda --nan-trace --out none

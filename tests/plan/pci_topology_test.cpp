@@ -237,9 +237,40 @@ TEST_CASE("a set of cores without the complete one is refused, which hwloc would
 }
 
 TEST_CASE("what a command prints: in time, and in ASCII") {
-  CHECK(output_of("printf 'a\\377\\001b\\tc\\n'") == "a??b\tc\n");
-  CHECK(output_of("yes").size() < (2 << 20));
-  CHECK(output_of("no-such-command-here 2>/dev/null").empty());
+  CHECK(output_of("printf 'a\\377\\001b\\tc\\n'").text == "a??b\tc\n");
+  CHECK(output_of("yes").text.size() < (2 << 20));
+  CHECK_FALSE(output_of("yes").is_late);
+  CHECK(output_of("no-such-command-here 2>/dev/null").text.empty());
+  CHECK_FALSE(output_of("false").is_late);
+  CHECK(output_of("sleep 60", 1).is_late);
+  const CommandOutput stubborn = output_of("sh -c 'trap \"\" TERM; echo begun; while :; do sleep 1; done'", 1);
+  CHECK(stubborn.is_late);
+  CHECK(stubborn.text == "begun\n");
+}
+
+TEST_CASE("GPUs beside those that nvidia-smi lists") {
+  const PciTopology odd = host("odd");
+  REQUIRE(odd.gpus.size() > 1);
+  std::vector<ClusterSpec> shipped;
+  for (const std::string& name : cluster_names()) shipped.push_back(load_cluster_spec(name));
+  HostFacts facts;
+  facts.memory = int64_t{1} << 40;
+  facts.bus_gpus = odd.gpus;
+  for (const BusGpu& gpu : odd.gpus)
+    facts.gpus.push_back({.name = "NVIDIA A100-SXM4-40GB", .memory = int64_t{40} << 30, .bus_id = gpu.bus_id});
+  const auto told = [&] {
+    for (const std::string& note : gpu_cluster(facts, shipped).notes)
+      if (note.starts_with("not in this file, on the PCI bus but not told of by nvidia-smi: ")) return note;
+    return std::string();
+  };
+  CHECK(told().empty());
+  facts.gpus.pop_back();
+  CHECK(told().find(bus_gpus_text({odd.gpus.back()})) != std::string::npos);
+  facts.bus_file = "far.xml";  // another machine's bus has others
+  CHECK(told().empty());
+  facts.bus_file = "";
+  facts.gpus[0].bus_id = "";  // which it lists is not known
+  CHECK(told().empty());
 }
 
 TEST_CASE("GPUs that do not answer: why, and what to do") {
@@ -269,6 +300,9 @@ TEST_CASE("GPUs that do not answer: why, and what to do") {
   CHECK(gpu_silence({.gpus = {{"a", "b", "nouveau"}, {"c", "b", ""}, {"d", "b", ""}}, .file = ""}).why ==
         "no kernel driver has taken them; the driver nouveau has taken them, which CUDA cannot use");
   CHECK(gpu_silence({}).why.empty());
+  const GpuSilence late = gpu_silence({.gpus = {{"a", "b", "nvidia"}}, .file = "", .smi_is_late = true});
+  CHECK(late.why.find("had not answered after 20 seconds") != std::string::npos);
+  CHECK(late.remedy.find("Xid") != std::string::npos);
   // Of another machine's file nothing is said about drivers.
   const GpuSilence of_file = gpu_silence({.gpus = {{"a", "b", ""}}, .file = "far.xml"});
   CHECK(of_file.why.find("far.xml") != std::string::npos);

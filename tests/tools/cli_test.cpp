@@ -198,6 +198,16 @@ TEST_CASE("--print-config gives TOML that reads back to the same values") {
   CHECK_FALSE(again.overlap);
 }
 
+TEST_CASE("a command that has no device says so to who asks for one") {
+  Spec s;
+  CommandLine line = line_of(s);
+  line.is_cpu_alone = true;
+  CHECK_THROWS_WITH_AS(parse(line, {"--device", "cuda"}),
+                       "unknown flag --device: tool sub runs on the CPU alone; leave it out", Error);
+  CHECK_THROWS_WITH_AS(parse(line, {"--device=cpu"}),
+                       "unknown flag --device: tool sub runs on the CPU alone; leave it out", Error);
+}
+
 TEST_CASE("--help lists every field under its group, with choices and default") {
   Spec s;
   std::optional<int> code;
@@ -212,6 +222,7 @@ TEST_CASE("--help lists every field under its group, with choices and default") 
     CHECK(contains(help, part));
   }
   CHECK(contains(output_of([&] { code = parse(line, {"--version"}); }), "rankwright "));
+  CHECK(contains(output_of([&] { code = parse(line, {"--version"}); }), " (cuda: "));
   CHECK(code == 0);
 }
 

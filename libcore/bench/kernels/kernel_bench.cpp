@@ -161,23 +161,31 @@ void add_metrics(BenchRecord& record, const KernelTiming& k, const MachinePeaks&
   add(".bytes", "bytes", MetricKind::count, {bytes_of(k.cost)});
 }
 
-// The ops and types that are asked for.
-std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, Device& device) {
+// Of the spec alone, before a device is opened.
+KernelShapes checked_shapes(const KernelBenchSpec& spec) {
   KernelShapes shapes{.model = load_model_spec(spec.model),
                       .rows = spec.rows,
                       .seq_len = spec.seq_len,
                       .requests = spec.requests,
                       .context = spec.context};
-  check_head_size(device, shapes.model.head_dim);
   if (spec.rows % spec.seq_len != 0)
     fail(ErrorKind::usage, "--rows {} is not divisible by --seq-len {}", spec.rows, spec.seq_len);
   shapes.head_rows = std::min(shapes.head_rows, spec.rows);
+  for (const std::string& name : spec.dtype) find_dtype(name);
+  const std::unique_ptr<Device> host = open_device({.device = "cpu"});  // it has the names of every device's
   std::string names;
-  for (const KernelCaseMaker& maker : kernel_cases(shapes, {device, DType::f32}))
+  for (const KernelCaseMaker& maker : kernel_cases(shapes, {*host, DType::f32}))
     if (names.find(maker.op) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(maker.op);
   for (const std::string& op : spec.op)
     if (names.find(op) == std::string::npos)
-      fail(ErrorKind::usage, "--op: expected some of {}, found \"{}\"", names, op);
+      fail(ErrorKind::usage, "--op: expected some of {}, found \"{}\"{}", names, op,
+           op.find("gelu") != std::string::npos ? " (those are of models with GELU, like gpt2-124m)" : "");
+  return shapes;
+}
+
+// The ops and types that are asked for.
+std::vector<KernelCaseMaker> wanted_cases(const KernelBenchSpec& spec, const KernelShapes& shapes, Device& device) {
+  check_head_size(device, shapes.model.head_dim);
   std::vector<DType> types;
   for (const std::string& name : spec.dtype) types.push_back(find_dtype(name));
   std::vector<KernelCaseMaker> wanted;
@@ -266,9 +274,11 @@ BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& 
 KernelBenchResult run_kernel_bench(const KernelBenchJob& job) {
   const KernelBenchSpec& spec = job.spec;
   const int threads = spec.threads > 0 ? static_cast<int>(spec.threads) : omp_get_max_threads();
+  const KernelShapes shapes = checked_shapes(spec);
   const std::unique_ptr<Device> device = open_device({.device = spec.device, .threads = threads});
   const bool is_far = device->memory() != nullptr;
-  const std::vector<KernelCaseMaker> cases = wanted_cases(spec, *device);
+  const std::vector<KernelCaseMaker> cases = wanted_cases(spec, shapes, *device);
+  job.progress(-1, "the machine's peaks");
   KernelBenchResult result;
   result.backend = is_far ? device->name() : device->ops().name;
   result.threads = is_far ? 1 : threads;

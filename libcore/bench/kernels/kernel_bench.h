@@ -61,11 +61,13 @@ BenchRecord kernel_record(const KernelBenchSpec& spec, const KernelBenchResult& 
 
 struct KernelBenchJob {
   const KernelBenchSpec& spec;
+  // share -1: the peaks are measured.
   std::function<void(double share, const std::string& op)> progress = [](double, const std::string&) {};
 };
 // All ops once, then all again, `repeats` times: what changes on the machine meanwhile meets all of them alike. On a
 // GPU ops are put on the stream many at a time, so that the wait for them does not count.
-// Error{usage}, Error{input} for what the spec asks and cannot get.
+// Error{usage}, Error{input} for what the spec asks and cannot get: before the device is opened, but for heads that are
+// too large for it.
 KernelBenchResult run_kernel_bench(const KernelBenchJob& job);
 
 }  // namespace rw

@@ -70,14 +70,12 @@ CheckResult check_gpu_ranks(const JobFacts& job) {
 // container shows the bus of the whole host) or that are kept for virtual machines, nor those of a file, which does not
 // tell of drivers.
 std::vector<BusGpu> silent_gpus(const RankFacts& f) {
-  std::vector<BusGpu> silent;
-  if (!f.bus_file.empty() && !f.gpus.empty()) return silent;
-  for (const BusGpu& gpu : f.bus_gpus) {
-    const bool is_silent = std::none_of(f.gpus.begin(), f.gpus.end(), [&](const GpuState& g) {
-      return g.bus_id.empty() || g.bus_id == gpu.bus_id || gpu.driver == "nvidia" || gpu.driver == "vfio-pci";
-    });
-    if (is_silent) silent.push_back(gpu);
-  }
+  if (!f.bus_file.empty() && !f.gpus.empty()) return {};
+  std::vector<std::string> listed;
+  for (const GpuState& gpu : f.gpus) listed.push_back(gpu.bus_id);
+  std::vector<BusGpu> silent = unlisted_gpus(f.bus_gpus, listed);
+  if (!listed.empty())
+    std::erase_if(silent, [](const BusGpu& gpu) { return gpu.driver == "nvidia" || gpu.driver == "vfio-pci"; });
   return silent;
 }
 
@@ -90,6 +88,12 @@ CheckResult check_gpu_driver(const JobFacts& job) {
   for (const RankFacts* f : first_of_hosts(job)) {
     n += f->bus_gpus.size();
     if (!f->bus_file.empty()) from = " of the PCI bus in the file " + f->bus_file + " (HWLOC_XMLFILE)";
+    if (f->smi_is_late) {
+      j.find(CheckStatus::fail, {f->rank},
+             fmt::format("{}: {}", f->host, gpu_silence({.gpus = {}, .file = {}, .smi_is_late = true}).why));
+      all.smi_is_late = true;
+      continue;
+    }
     const std::vector<BusGpu> silent = silent_gpus(*f);
     if (silent.empty()) continue;
     j.find(CheckStatus::warn, {f->rank},

@@ -43,6 +43,18 @@ bool takes_rounds(const PreflightSpec& spec, int ranks) {
   return int64_t{ranks} * (ranks - 1) / 2 > kMostAlone;
 }
 
+// Each rank waits for every other, so that all name the one that does not come, rather than one that waits for it.
+void meet(Comm& comm) {
+  const char here = 1;
+  std::vector<char> there(static_cast<size_t>(comm.size()));
+  std::vector<Request> sent;
+  for (int r = 0; r < comm.size(); ++r)
+    if (r != comm.rank()) sent.push_back(comm.send_start(&here, 1, r, kTag));
+  for (int r = 0; r < comm.size(); ++r)
+    if (r != comm.rank()) comm.recv(&there[static_cast<size_t>(r)], 1, r, kTag);
+  for (const Request request : sent) comm.wait(request);
+}
+
 }  // namespace
 
 FieldList fields(PreflightSpec& s) {
@@ -106,6 +118,7 @@ JobFacts gather_facts(Comm& comm, const PreflightSpec& spec) {
   mine.addresses = resolve_hosts(hosts, spec.resolve_timeout);
   // One rank of a host tries its disk: several would share its speed.
   if (std::find(hosts.begin(), hosts.end(), mine.host) - hosts.begin() == comm.rank()) try_disk(spec.out, mine);
+  meet(comm);
   const ClockOffset clock = measure_clock(comm);
   mine.clock_offset_s = clock.offset_s, mine.round_trip_s = clock.round_trip_s;
   mine.gemm_gflop_per_s = measure_gemm(comm, spec.seconds);

@@ -117,9 +117,10 @@ void read_process(RankFacts& facts) {
       if (CPU_ISSET(cpu, &set)) facts.cores.push_back(cpu);
   if (const auto threads = facts.environment.find("OMP_NUM_THREADS"); threads != facts.environment.end())
     facts.threads = std::clamp<int64_t>(std::atoll(threads->second.c_str()), 1, 1 << 20);
-  facts.gpus = parse_gpu_states(
-      output_of("nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,"
-                "temperature.gpu,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  const CommandOutput smi = output_of(
+      "nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,ecc.errors.uncorrected.volatile.total,"
+      "temperature.gpu,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null");
+  facts.gpus = parse_gpu_states(smi.text), facts.smi_is_late = smi.is_late;
   const PciTopology bus = read_pci_topology();
   facts.bus_gpus = bus.gpus, facts.bus_file = bus.file;
   std::vector<std::string> bus_ids;

@@ -81,7 +81,8 @@ Json rank_facts_json(const RankFacts& f) {
             {"link_counters", f.link_counters},
             {"cores", f.cores},
             {"threads", f.threads},
-            {"has_rdma", f.has_rdma}};
+            {"has_rdma", f.has_rdma},
+            {"nvidia_smi_late", f.smi_is_late}};
   visit_numbers(f, [&](const char* key, double v) { json[key] = number(v); });
   visit_counts(f, [&](const char* key, int64_t v) { json[key] = v; });
   visit_texts(f, [&](const char* key, const std::string& v) { json[key] = v; });
@@ -119,6 +120,7 @@ RankFacts parse_rank_facts(const Json& json, const std::string& where) {
   f.tcp = texts(json, "tcp", where);
   f.threads = json_int(json, "threads", where, f.threads);
   f.has_rdma = json_bool(json, "has_rdma", where, false);
+  f.smi_is_late = json_bool(json, "nvidia_smi_late", where, false);
   visit_numbers(f, [&](const char* key, double& v) { v = json_number(json, key, where, kUnknown); });
   visit_counts(f, [&](const char* key, int64_t& v) { v = json_int(json, key, where, -1); });
   visit_texts(f, [&](const char* key, std::string& v) { v = json_string(json, key, where, ""); });

@@ -57,9 +57,10 @@ struct RankFacts {
   double quota_cores = kUnknown;  // of the cgroup; NaN: none
   int64_t host_cores = -1, threads = 1;
   std::string governor, huge_pages;
-  double load = kUnknown;   // average of a minute, before the checks began
-  double steal = kUnknown;  // share of CPU time that the hypervisor gave to others, while they ran
-  bool has_rdma = false;    // InfiniBand or RoCE devices
+  double load = kUnknown;    // average of a minute, before the checks began
+  double steal = kUnknown;   // share of CPU time that the hypervisor gave to others, while they ran
+  bool has_rdma = false;     // InfiniBand or RoCE devices
+  bool smi_is_late = false;  // nvidia-smi did not answer
   std::vector<GpuState> gpus;
   std::vector<BusGpu> bus_gpus;        // that the PCI bus has, whether they answer or not
   std::string bus_file;                // HWLOC_XMLFILE, when that tells of the bus

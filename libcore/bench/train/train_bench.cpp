@@ -12,6 +12,7 @@
 #include "libcore/bench/train/train_record.h"
 #include "libcore/comm/agree.h"
 #include "libcore/comm/rank_cores.h"
+#include "libcore/device/device.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/plan/measure/measured_cluster.h"
 #include "libcore/train/setup.h"
@@ -61,7 +62,10 @@ std::optional<Discovered> measured_host(const TrainBenchSpec& spec, Comm& world,
 TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const TrainBenchHooks& hooks) {
   world.set_timeout(spec.train.comm_timeout);
   Cases c;
-  agree(world, [&] { c = cases_of(spec, world.size()); });
+  agree(world, [&] {
+    c = cases_of(spec, world.size());
+    check_device({.device = spec.train.device, .local_rank = rank_on_host(world)});
+  });
   for (const Rung& rung : c.rungs)
     if (!rung.skipped.empty() && world.rank() == 0)
       hooks.warning(fmt::format("the rung \"{}\" is skipped: {}", rung.name, rung.skipped));
@@ -75,8 +79,8 @@ TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const 
   if (spec.predict && !cluster && spec.train.device != "cpu") {
     if (world.rank() == 0)
       hooks.warning(fmt::format(
-          "no prediction: --device {} needs --cluster, a name under configs/clusters or a .toml file: what can be "
-          "measured here is the CPU",
+          "no prediction: --device {} needs --cluster, the file that `dplan discover` writes or a name under "
+          "configs/clusters: what can be measured here is the CPU",
           spec.train.device));
   } else if (spec.predict && !cluster) {
     host = measured_host(spec, world, hooks);

@@ -11,6 +11,7 @@
 #include "libcore/plan/measure/cpu_training_ops.h"
 #include "libcore/plan/measure/gpu_profile.h"
 #include "libcore/plan/measure/link_fit.h"
+#include "libcore/plan/measure/silent_gpus.h"
 
 namespace rw {
 namespace {
@@ -220,6 +221,10 @@ Discovered discover(const DiscoverSpec& spec) {
       found.unused_gpus_of = host.bus_file.empty() ? "this host" : "the file " + host.bus_file + " (HWLOC_XMLFILE)";
       const std::vector<std::string> notes = unused_gpus_notes(host, shipped_clusters());
       found.notes.insert(found.notes.begin(), notes.begin(), notes.end());
+    } else if (host.smi_is_late) {
+      const GpuSilence silence = gpu_silence({.gpus = {}, .file = {}, .smi_is_late = true});
+      found.notes.insert(found.notes.begin(), fmt::format("GPUs, if there are any, are not in this file: {}; {}",
+                                                          silence.why, silence.remedy));
     }
   } else {
     found = gpu_cluster(host, shipped_clusters());

@@ -61,6 +61,19 @@ std::string bus_note(const HostFacts& host) {
   return fmt::format("the PCI bus is that of the file {} (HWLOC_XMLFILE), not this host's", host.bus_file);
 }
 
+// A container shows the bus of the whole host, and a GPU that has fallen off the bus is not told apart from one that
+// was not given.
+std::string unlisted_note(const HostFacts& host) {
+  std::vector<std::string> listed;
+  for (const GpuFacts& gpu : host.gpus) listed.push_back(gpu.bus_id);
+  const std::vector<BusGpu> others = unlisted_gpus(host.bus_gpus, listed);
+  if (others.empty() || !host.bus_file.empty()) return "";
+  return fmt::format(
+      "not in this file, on the PCI bus but not told of by {}: {}. They are another container's or virtual machine's, "
+      "or have no driver, or do not answer (look for Xid in the kernel's log: dmesg)",
+      host.gpus_from, bus_gpus_text(others));
+}
+
 }  // namespace
 
 Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& shipped) {
@@ -101,12 +114,14 @@ Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& sh
                   [&](const GpuFacts& g) { return g.name != gpu.name || g.memory != gpu.memory; }))
     out.notes.push_back(
         "the GPUs differ; the first one speaks for all: write a [device.NAME] and a [[node]] for each kind");
+  if (const std::string note = unlisted_note(host); !note.empty()) out.notes.push_back(note);
   out.cluster = {.name = host.name, .devices = {device}, .nodes = {node}, .network = profile.like.cluster->network};
   return out;
 }
 
 std::vector<std::string> unused_gpus_notes(const HostFacts& host, const std::vector<ClusterSpec>& shipped) {
-  const GpuSilence silence = gpu_silence({.gpus = host.bus_gpus, .file = host.bus_file});
+  const GpuSilence silence =
+      gpu_silence({.gpus = host.bus_gpus, .file = host.bus_file, .smi_is_late = host.smi_is_late});
   return {
       fmt::format("not in this file: {} NVIDIA GPUs, {}. nvidia-smi does not tell of them: {}{}",
                   host.bus_file.empty() ? "this host's" : "the PCI bus's", bus_gpus_text(host.bus_gpus), silence.why,

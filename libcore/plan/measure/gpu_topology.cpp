@@ -143,7 +143,7 @@ GpuTopology parse_gpu_topology(std::string_view printed) {
   return out;
 }
 
-GpuTopology this_host_gpus() { return parse_gpu_topology(output_of("nvidia-smi topo -m 2>/dev/null </dev/null")); }
+GpuTopology this_host_gpus() { return parse_gpu_topology(output_of("nvidia-smi topo -m 2>/dev/null </dev/null").text); }
 
 std::vector<std::vector<int64_t>> nvlink_groups(const GpuTopology& topology) {
   const auto n = static_cast<int64_t>(topology.gpus.size());

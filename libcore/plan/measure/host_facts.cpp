@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kCommandLimitS = 20;
 constexpr size_t kMostOutput = 1 << 20;
 
 // Files of /proc have no size and may go away; empty when they cannot be read.
@@ -96,20 +95,23 @@ int64_t allowed_cores() {
 
 }  // namespace
 
-std::string output_of(const char* command) {
-  // A driver that hangs is what preflight is to find: after the limit the command is ended.
-  const std::string limited = fmt::format("timeout -k 2 {} {}", kCommandLimitS, command);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(limited.c_str(), "r"), ::pclose);
+CommandOutput output_of(const char* command, int limit_s) {
+  // What timeout(1) exits with when it has ended the command, gently or not.
+  constexpr int kEnded = 124, kKilled = 137;
+  const std::string limited = fmt::format("timeout -k 2 {} {}", limit_s, command);
+  std::FILE* pipe = ::popen(limited.c_str(), "r");
+  if (pipe == nullptr) return {};
   std::string out;
   char part[4096];
-  for (size_t n = 1; pipe && n > 0 && out.size() < kMostOutput; out.append(part, n))
-    n = std::fread(part, 1, sizeof part, pipe.get());
+  for (size_t n = 1; n > 0 && out.size() < kMostOutput; out.append(part, n)) n = std::fread(part, 1, sizeof part, pipe);
+  const int status = ::pclose(pipe);
   // Into files and JSON goes nothing that those cannot hold. Escapes are a terminal's underlining, told apart later.
   for (char& c : out)
     if (static_cast<unsigned char>(c) >= 0x7f ||
         (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != '\x1b'))
       c = '?';
-  return out;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return {.text = std::move(out), .is_late = code == kEnded || code == kKilled};
 }
 
 std::vector<GpuFacts> parse_gpus(std::string_view csv) {
@@ -164,8 +166,9 @@ HostFacts this_host() {
 }
 
 void find_gpus(HostFacts& facts) {
-  facts.gpus = parse_gpus(output_of(
-      "nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null"));
+  const CommandOutput smi = output_of(
+      "nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null");
+  facts.gpus = parse_gpus(smi.text), facts.smi_is_late = smi.is_late;
   const GpuTopology told = facts.gpus.empty() ? GpuTopology{} : this_host_gpus();
   const PciTopology bus = read_pci_topology();
   facts.bus_gpus = bus.gpus, facts.bus_file = bus.file;

@@ -32,15 +32,20 @@ struct HostFacts {
   std::string gpus_from = "nvidia-smi";  // who told of them
   std::vector<BusGpu> bus_gpus;          // that the PCI bus has, whether they answer or not
   std::string bus_file;                  // HWLOC_XMLFILE, when that tells of the bus
+  bool smi_is_late = false;              // nvidia-smi did not answer
   std::string why_no_cuda;               // where it was asked and told of none
   GpuTopology topology;                  // of `gpus`, or where there are none of `bus_gpus`
 };
 // From ROOT/proc and ROOT/sys (without GPUs); files that are missing leave the defaults, but Error{runtime} without a
 // memory size.
 HostFacts read_host_facts(const std::filesystem::path& root);
-// What a command of the shell prints, in ASCII, its first MiB at most; ended after 20 seconds; "" when it cannot be
-// started.
-std::string output_of(const char* command);
+// What a command of the shell prints, in ASCII, its first MiB at most; "" when it cannot be started.
+struct CommandOutput {
+  std::string text;
+  bool is_late = false;  // it had not ended after `limit_s` seconds, and was ended
+};
+constexpr int kCommandLimitS = 20;
+CommandOutput output_of(const char* command, int limit_s = kCommandLimitS);
 // This host, without GPUs: its facts with no more cores than this process may run on, and its name.
 HostFacts this_host();
 // Asks nvidia-smi, the PCI bus, and where that has GPUs of which nvidia-smi does not tell, CUDA (in builds that have

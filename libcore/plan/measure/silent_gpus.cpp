@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+
+#include "libcore/plan/measure/host_facts.h"
 
 namespace rw {
 namespace {
@@ -37,7 +41,21 @@ std::string bus_gpus_text(const std::vector<BusGpu>& gpus) {
   return text;
 }
 
+std::vector<BusGpu> unlisted_gpus(const std::vector<BusGpu>& on_bus, const std::vector<std::string>& listed) {
+  std::vector<BusGpu> unlisted;
+  if (std::count(listed.begin(), listed.end(), "") > 0) return unlisted;
+  std::copy_if(on_bus.begin(), on_bus.end(), std::back_inserter(unlisted),
+               [&](const BusGpu& gpu) { return std::count(listed.begin(), listed.end(), gpu.bus_id) == 0; });
+  return unlisted;
+}
+
 GpuSilence gpu_silence(const SilentGpus& silent) {
+  if (silent.smi_is_late)
+    return {fmt::format("nvidia-smi was ended when it had not answered after {} seconds, as when a GPU or its driver "
+                        "hangs",
+                        kCommandLimitS),
+            "look for NVRM and Xid in the kernel's log (dmesg); a GPU that hangs comes back when the host is started "
+            "again"};
   if (!silent.gpus.empty() && !silent.file.empty())
     return {
         fmt::format("the PCI bus is that of the file {} (HWLOC_XMLFILE), which tells nothing of drivers", silent.file),

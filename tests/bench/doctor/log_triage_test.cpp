@@ -240,9 +240,10 @@ TEST_CASE("what is no log: binary files are noted, nothing at all is an error") 
   const Folder folder;
   CHECK_THROWS_AS(rw::triage_logs(folder.path() / "none"), rw::Error);
   CHECK_THROWS_AS(rw::triage_logs(folder.path()), rw::Error);
-  folder.write("core", std::string("\x7f"
-                                   "ELF\0Out of memory: Killed process 1",
-                                   40));
+  using namespace std::string_literals;  // of a text with a zero inside
+  folder.write("core",
+               "\x7f"
+               "ELF\0Out of memory: Killed process 1"s);
   CHECK_THROWS_AS(rw::triage_logs(folder.path()), rw::Error);
   folder.write("empty.log", "");
   folder.write("train.log", "step 1\r\nstep 2\r\n");

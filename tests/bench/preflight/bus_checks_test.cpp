@@ -1,6 +1,7 @@
 // What dbench preflight makes of the PCI bus, beside the faults that checks_test.cpp plants.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "libcore/base/error.h"
@@ -22,14 +23,35 @@ TEST_CASE("GPUs of the bus that nvidia-smi does not list are no fault where othe
   CHECK(worst_status(gpu_checks(job)) == CheckStatus::pass);
 }
 
+TEST_CASE("a nvidia-smi that hangs is a fault, with or without GPUs on the bus") {
+  for (const bool has_bus : {true, false}) {
+    JobFacts job = healthy_job();
+    for (RankFacts& f : job.ranks) {
+      f.gpus.clear();
+      f.topology = {};
+      if (!has_bus) f.bus_gpus.clear();
+      f.smi_is_late = f.rank == 0;
+    }
+    const std::vector<CheckResult> results = gpu_checks(job);
+    const auto driver = std::find_if(results.begin(), results.end(),
+                                     [](const CheckResult& c) { return c.id == "resources.gpu_driver"; });
+    REQUIRE(driver != results.end());
+    CHECK(driver->status == CheckStatus::fail);
+    CHECK(driver->found.find("had not answered after 20 seconds") != std::string::npos);
+    CHECK(driver->fix.find("Xid") != std::string::npos);
+  }
+}
+
 TEST_CASE("what the bus tells survives the way to the other ranks") {
   RankFacts f = healthy_rank(1);
   f.topology.knows_nvlink = false;
   f.bus_gpus[1].driver = "nouveau";
+  f.smi_is_late = true;
   const RankFacts back = parse_rank_facts(rank_facts_json(f), "test");
   CHECK(back.topology == f.topology);
   CHECK(back.bus_gpus == f.bus_gpus);
   CHECK(back.gpus == f.gpus);
+  CHECK(back.smi_is_late);
   f.topology.nic_cores.pop_back();
   CHECK_THROWS_WITH_AS(parse_rank_facts(rank_facts_json(f), "test"),
                        doctest::Contains("the cores of each of 2 NICs, found those of 1"), Error);
