@@ -7,11 +7,9 @@ namespace rw {
 
 // What NVIDIA recommends as cuBLASLt's workspace for Hopper (cuBLAS documentation, cublasSetWorkspace).
 constexpr int64_t kGemmLibraryBytes = 32 << 20;
-// And room for a bias in the result's type, which is what cuBLASLt adds: whoever asks for room may not have the bias
-// yet.
-inline int64_t device_gemm_workspace(const Gemm& g) {
-  return kGemmLibraryBytes + (g.ct != DType::f32 ? g.n * dtype_bytes(g.ct) : 0);
-}
+// And room for a bias of the result's type, which is what cuBLASLt adds, at an address that it takes: whoever asks for
+// room may not have the bias yet.
+inline int64_t device_gemm_workspace(const Gemm& g) { return kGemmLibraryBytes + g.n * dtype_bytes(g.ct); }
 
 // A weight (n,k) has one copy, in the type of the activations: as it is for the forward, and the b of the backward.
 inline int64_t device_packed_bytes(const GemmPack& p) {

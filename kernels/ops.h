@@ -21,7 +21,8 @@ enum class Write : uint8_t { overwrite, accumulate };
 // c(m,n) = op(a)(m,k) * op(b)(k,n) [+ bias(n)] [+ c].
 // a is stored (m,k) with row stride lda, or (k,m) when a_trans is yes. b is stored (k,n) with row stride ldb, or (n,k)
 // when b_trans is yes; or it is `b_packed`, made by gemm_pack for the same (n, k, t), and then b, ldb, b_trans are
-// unused. A stride of 0 means tight. Accumulation is in f32. Rows of c do not depend on m when b is packed.
+// unused. A stride of 0 means tight. Accumulation is in f32. Rows of c do not depend on m when b is packed: on the CPU
+// always, on a GPU with fixed_order, where products of other sizes than a batch's may be slower for it.
 //
 // With `gelu`, gelu(c) is left there, the tanh form. With `gelu_slope_of`, an x, c = op(a) * op(b) * gelu'(x): a
 // gradient on its way back through gelu(x). Of the two one at most; c is tight and overwritten; a slope has no bias.
@@ -41,6 +42,7 @@ struct Gemm {
   DType t;                         // type of a and b: f32, bf16 or f16
   DType ct;                        // type of c: f32 or t
   Write write = Write::overwrite;  // accumulate needs ct f32
+  bool fixed_order = false;        // of the sums over k, whatever m is
   void* workspace = nullptr;       // gemm_workspace bytes, 64-byte aligned
 };
 

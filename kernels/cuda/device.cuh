@@ -45,7 +45,8 @@
     ::rw::simt::launch({.grid = (grid_shape),                                                              \
                         .block = (block_shape),                                                            \
                         .shared_bytes = static_cast<size_t>(dynamic_bytes),                                \
-                        .kernel = #function},                                                              \
+                        .kernel = #function,                                                               \
+                        .address = ::rw::simt::address_of(function)},                                      \
                        (stream), ::rw::simt::bind_kernel([](auto... a) { function(a...); }, __VA_ARGS__)); \
     ::rw::cuda::check_launch(#function, __FILE__, __LINE__);                                               \
   } while (false)

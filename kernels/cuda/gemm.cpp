@@ -2,7 +2,13 @@
 // row-major (r,s) matrix is its (s,r) with the same stride.
 //
 // A bias is f32 and cuBLASLt adds one of the output's type: for 16-bit outputs it is rounded to that first, n numbers
-// in the workspace. (Rounding once would take the product in f32 to memory and back: several times c's own bytes.)
+// in the workspace. (Rounding once would take the product in f32 to memory and back: several times c's own bytes.) A
+// bias in f32 is copied there too where its address is no multiple of 16: the library cannot be told of it, and some of
+// its kernels read 16 bytes at a time.
+//
+// The library chooses its algorithm by the shape, and another one adds in another order. With fixed_order it is asked
+// as if a product had kAskedRows rows, whatever it has: one algorithm, without a sum that is split among blocks, goes
+// through k in the same way for each element.
 //
 // GELU and its slope are epilogues of the library's: what it knows as the output is then the GELU, and c, or the x of a
 // slope, its auxiliary matrix. Where it has no such product, gelu_fwd and gelu_bwd follow a plain one.
@@ -54,6 +60,10 @@ struct Owned {
 using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
+constexpr uint32_t kWidestAccess = 16;  // bytes
+// Of the product that stands for all with fixed_order: between a decode's and a prefill's.
+constexpr int64_t kAskedRows = 64;
+
 struct MatrixLayout : Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> {
   MatrixLayout(const Gemm& g, DType t, int64_t rows, int64_t columns, int64_t ld) {
     check_lt(cublasLtMatrixLayoutCreate(&handle, library_type(t), static_cast<uint64_t>(rows),
@@ -62,10 +72,11 @@ struct MatrixLayout : Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>
   }
 };
 
-// The largest power of two up to 256 that divides an address.
+// The largest power of two up to 16, the widest of accesses, that divides an address. (That of a more aligned one would
+// choose the algorithm by where the arena has put a matrix.)
 uint32_t alignment_of(const void* p) {
   const auto bits = reinterpret_cast<uintptr_t>(p);
-  uint32_t alignment = 256;
+  uint32_t alignment = kWidestAccess;
   while (alignment > 1 && bits % alignment != 0) alignment /= 2;
   return alignment;
 }
@@ -81,10 +92,13 @@ struct Product {
   cublasLtEpilogue_t epilogue;
 };
 
-using Key = std::array<int64_t, 17>;
+using Key = std::array<int64_t, 18>;
 
-bool rounds_bias(const Gemm& g) { return g.bias != nullptr && g.ct != DType::f32; }
-void* rounded_bias(const Gemm& g) { return static_cast<char*>(g.workspace) + kGemmLibraryBytes; }
+bool moves_bias(const Gemm& g) {
+  return g.bias != nullptr && (g.ct != DType::f32 || alignment_of(g.bias) < kWidestAccess);
+}
+bool has_fixed_order(const Gemm& g) { return g.fixed_order && g.b_packed != nullptr; }
+void* moved_bias(const Gemm& g) { return static_cast<char*>(g.workspace) + kGemmLibraryBytes; }
 
 // A host thread's handle, and the algorithms that the library chose, by shape: asking takes tens of microseconds.
 class Library {
@@ -114,11 +128,7 @@ class Library {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p.aux, sizeof p.aux);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g.n, sizeof g.n);
     }
-    const MatrixLayout a =
-        p.b_transposed ? MatrixLayout(g, g.t, g.k, g.n, p.ldb) : MatrixLayout(g, g.t, g.n, g.k, p.ldb);
-    const MatrixLayout b =
-        p.a_transposed ? MatrixLayout(g, g.t, g.m, g.k, p.lda) : MatrixLayout(g, g.t, g.k, g.m, p.lda);
-    const MatrixLayout c(g, g.ct, g.n, g.m, p.ldc);
+    const Layouts of(g, p, g.m);
     const float alpha = 1, beta = g.write == Write::accumulate ? 1.F : 0.F;
     const Key key{g.m,
                   g.n,
@@ -136,26 +146,57 @@ class Library {
                   alignment_of(p.b),
                   alignment_of(p.out),
                   alignment_of(p.bias),
-                  alignment_of(p.aux)};
+                  alignment_of(p.aux),
+                  has_fixed_order(g)};
     auto known = algorithms_.find(key);
     if (known == algorithms_.end())
-      known = algorithms_.emplace(key, choose(g, p, {op.handle, a.handle, b.handle, c.handle})).first;
+      known = algorithms_.emplace(key, has_fixed_order(g) ? choose_for_all(g, p, op, of) : choose(g, p, op, of)).first;
     if (!known->second) return false;
-    if (rounds_bias(g)) cast({.y = rounded_bias(g), .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
-    check_lt(cublasLtMatmul(handle_, op.handle, &alpha, p.b, a.handle, p.a, b.handle, &beta, p.out, c.handle, p.out,
-                            c.handle, &*known->second, g.workspace, static_cast<size_t>(kGemmLibraryBytes),
-                            static_cast<cudaStream_t>(s.native)),
-             "cublasLtMatmul", g);
+    if (moves_bias(g)) cast({.y = moved_bias(g), .x = g.bias, .n = g.n, .yt = g.ct, .xt = DType::f32}, s);
+    const cublasStatus_t status = cublasLtMatmul(
+        handle_, op.handle, &alpha, p.b, of.a.handle, p.a, of.b.handle, &beta, p.out, of.c.handle, p.out, of.c.handle,
+        &*known->second, g.workspace, static_cast<size_t>(kGemmLibraryBytes), static_cast<cudaStream_t>(s.native));
+    if (may_be_missing(p, status)) {  // after all
+      known->second.reset();
+      return false;
+    }
+    check_lt(status, "cublasLtMatmul", g);
     return true;
   }
 
  private:
-  struct Asked {
-    cublasLtMatmulDesc_t op;
-    cublasLtMatrixLayout_t a, b, c;
+  // Of a product with `rows` rows in the place of g's m.
+  struct Layouts {
+    MatrixLayout a, b, c;
+    Layouts(const Gemm& g, const Product& p, int64_t rows)
+        : a(g, g.t, p.b_transposed ? g.k : g.n, p.b_transposed ? g.n : g.k, p.ldb),
+          b(g, g.t, p.a_transposed ? rows : g.k, p.a_transposed ? g.k : rows, p.lda),
+          c(g, g.ct, g.n, rows, p.ldc) {}
   };
-  // Sums over k are not split among blocks: rows of c must not depend on how many there are.
-  std::optional<cublasLtMatmulAlgo_t> choose(const Gemm& g, const Product& p, const Asked& asked) {
+
+  // What the library says of an epilogue that it does not have for these types; of the others it is a fault.
+  static bool may_be_missing(const Product& p, cublasStatus_t status) {
+    const bool is_plain = p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS;
+    return !is_plain && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE);
+  }
+
+  // kAskedRows' algorithm, when the library takes it for g's rows too. Its a is not transposed: a stride is a row's.
+  std::optional<cublasLtMatmulAlgo_t> choose_for_all(const Gemm& g, const Product& p, const MatmulDesc& op,
+                                                     const Layouts& of) {
+    CHECK(!p.a_transposed, "gemm: a fixed order of sums is for rows of a");
+    const std::optional<cublasLtMatmulAlgo_t> algorithm = choose(g, p, op, Layouts(g, p, kAskedRows));
+    if (!algorithm) return algorithm;
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, op.handle, of.a.handle, of.b.handle, of.c.handle,
+                                                          of.c.handle, &*algorithm, &result);
+    if (may_be_missing(p, status)) return std::nullopt;
+    check_lt(status, "cublasLtMatmulAlgoCheck, of the algorithm that all numbers of rows share", g);
+    return algorithm;
+  }
+
+  // Sums over k may be split among blocks, which leave theirs in the workspace, to be added in one order; not by
+  // atomics, and not with fixed_order.
+  std::optional<cublasLtMatmulAlgo_t> choose(const Gemm& g, const Product& p, const MatmulDesc& op, const Layouts& of) {
     Preference preference;
     check_lt(cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate", g);
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
@@ -163,18 +204,20 @@ class Library {
                "cublasLtMatmulPreferenceSetAttribute", g);
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kGemmLibraryBytes));
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<uint32_t>(has_fixed_order(g) ? CUBLASLT_REDUCTION_SCHEME_NONE
+                                                 : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.out));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.out));
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, asked.op, asked.a, asked.b, asked.c, asked.c,
-                                                                 preference.handle, 1, &best, &found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, op.handle, of.a.handle, of.b.handle, of.c.handle, of.c.handle, preference.handle, 1, &best, &found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || may_be_missing(p, status)) return std::nullopt;
     check_lt(status, "cublasLtMatmulAlgoGetHeuristic", g);
-    if (found == 0) return std::nullopt;
+    if (found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     return best.algo;
   }
 
@@ -198,7 +241,7 @@ Product plain_product(const Gemm& g) {
   p.ldb = packed ? g.k : g.ldb != 0 ? g.ldb : p.b_transposed ? g.k : g.n;
   p.out = g.c;
   p.ldc = g.ldc != 0 ? g.ldc : g.n;
-  p.bias = rounds_bias(g) ? rounded_bias(g) : g.bias;
+  p.bias = moves_bias(g) ? moved_bias(g) : g.bias;
   p.epilogue = g.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   return p;
 }

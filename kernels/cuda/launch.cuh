@@ -33,11 +33,13 @@ inline dim3 blocks_for(int64_t n, int64_t per_block) {
   return dim3(static_cast<unsigned>(blocks));
 }
 
-// Lets a kernel have so much dynamic shared memory: more than 48 KiB must be asked for.
+// A kernel's shared memory of a declared size, at most, where it has dynamic memory too.
+constexpr size_t kMostStaticBytes = 16 << 10;
+// Lets a kernel have so much dynamic shared memory: what exceeds 48 KiB together with the declared must be asked for.
 template <class Kernel>
 void allow_shared(Kernel* kernel, size_t bytes, size_t most = kMostSharedBytes) {
   CHECK(bytes <= most, "cuda ops: %zu bytes of shared memory, at most %zu", bytes, most);
-  if (bytes > (size_t{48} << 10))
+  if (bytes + kMostStaticBytes > (size_t{48} << 10))
     RW_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(bytes)));
 }

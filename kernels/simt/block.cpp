@@ -62,7 +62,7 @@ struct Block {
   std::vector<Agreement> warpgroups;
   std::unique_ptr<unsigned char[]> shared;  // kMostSharedBytes and room to align
   std::vector<SharedPiece> pieces;
-  size_t shared_used = 0;
+  size_t shared_used = 0, declared = 0;
   unsigned n = 0, at_barrier = 0, done = 0;
   int barrier_or = 0, barrier_result = 0;
   bool fenced = false;  // by all threads, before the last barrier
@@ -157,6 +157,7 @@ void run_block(Block& b, uint3 index) {
   b.fenced = false;
   for (Agreement& group : b.warpgroups) group = {};
   b.pieces.clear();
+  b.declared = 0;
   b.shared_used = (b.launch.shared_bytes + 127) & ~size_t{127};
   std::memset(b.shared_begin(), 0xFF, std::min(b.shared_used, kMostSharedBytes));
   for (Meeting& m : b.warps) m.arrived = 0, m.op = nullptr;
@@ -211,6 +212,8 @@ void run_grid(const Launch& launch, const std::function<void()>& body) {
   if (launch.shared_bytes > launch.most_shared_bytes)
     refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory (at most " +
            std::to_string(launch.most_shared_bytes) + ")");
+  if (launch.shared_bytes > launch.unasked_shared_bytes)
+    refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory that were not asked for");
   if (running != nullptr) refuse("a kernel that launches a kernel");
 
   Block& b = block_of_thread();
@@ -266,6 +269,10 @@ void* shared_memory(const void* tag, size_t bytes) {
   if (b.shared_used > b.launch.most_shared_bytes)
     fault(t, std::to_string(b.shared_used) + " bytes of shared memory (at most " +
                  std::to_string(b.launch.most_shared_bytes) + ")");
+  b.declared += bytes;
+  if (b.launch.shared_bytes > 0 && b.declared + b.launch.shared_bytes > b.launch.unasked_shared_bytes)
+    fault(t, std::to_string(b.launch.shared_bytes) + " bytes of shared memory beside " + std::to_string(b.declared) +
+                 " declared ones, which were not asked for");
   std::memset(b.shared_begin() + begin, 0xFF, b.shared_used - begin);
   b.pieces.push_back({tag, begin, bytes});
   return b.shared_begin() + begin;

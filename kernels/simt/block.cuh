@@ -26,7 +26,10 @@ struct Launch {
   dim3 grid, block;
   size_t shared_bytes = 0;  // dynamic
   const char* kernel = "";
+  const void* address = nullptr;  // of the kernel
   size_t most_shared_bytes = kMostSharedBytes;  // that a block of this device may have
+  // Dynamic and declared together, of a kernel for which more has not been asked (cudaFuncSetAttribute).
+  size_t unasked_shared_bytes = kMostSharedBytes;
 };
 // Runs `body` once a thread. std::runtime_error names the kernel, block and thread: a shape that no GPU takes, threads
 // that leave while others wait at a barrier, lanes that disagree in a warp operation, or what body throws.

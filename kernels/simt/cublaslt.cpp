@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/simt/runtime.cuh"
@@ -25,6 +26,11 @@ struct Operation {
 };
 
 std::atomic<int64_t> asked_algorithms{0}, fused_gelu{0};
+std::atomic<bool> adds_by_shape{false}, promises_gelu{false};
+
+// In how many parts an algorithm adds; 0: in double, as none does.
+uint64_t parts_of(const cublasLtMatmulAlgo_t& algorithm) { return algorithm.data[0]; }
+uint64_t parts_for(const Matrix& out) { return adds_by_shape ? 1 + out.columns % 5 : 0; }
 
 Matrix matrix(cublasLtMatrixLayout_t m) {
   Matrix out;
@@ -55,6 +61,7 @@ struct Call {
   const void *a, *b;
   void* c;
   float alpha, beta;
+  uint64_t parts = 0;
 };
 
 enum class Along : uint8_t { columns, rows };
@@ -81,9 +88,26 @@ double gelu_slope(double x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * kA * (1 + 3 * kB * x * x);
 }
 
+struct Terms {
+  const double *factors, *others;
+  size_t stride, n;  // of others
+};
+double sum_in_parts(const Terms& t, uint64_t parts) {
+  float all = 0;
+  for (uint64_t part = 0; part < parts; ++part) {
+    float sum = 0;
+    for (size_t i = part; i < t.n; i += parts) sum += static_cast<float>(t.factors[i] * t.others[i * t.stride]);
+    all += sum;
+  }
+  return static_cast<double>(all);
+}
+
 // A sum goes up k, in double; which elements are summed side by side changes none.
 void multiply(const Call& call) {
   const Operation& op = call.op;
+  // Some of the library's kernels read a bias 16 bytes at a time, and it does not ask where it lies.
+  if (takes(op, CUBLASLT_EPILOGUE_BIAS) && reinterpret_cast<uintptr_t>(op.bias) % 16 != 0)
+    throw std::runtime_error("misaligned address: a bias at no multiple of 16 bytes in a product");
   const size_t m = call.cm.rows, n = call.cm.columns;
   const size_t k = op.a == CUBLAS_OP_N ? call.am.columns : call.am.rows;
   // op(A) by its columns, which are m long, and op(B) by its columns, which are k long.
@@ -92,10 +116,14 @@ void multiply(const Call& call) {
   std::vector<double> sums(m);
   for (size_t column = 0; column < n; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0);
-    for (size_t i = 0; i < k; ++i) {
-      const double factor = b[column * k + i];
-      const double* const from = a.data() + i * m;
-      for (size_t row = 0; row < m; ++row) sums[row] += factor * from[row];
+    const double* const factors = b.data() + column * k;
+    if (call.parts == 0) {
+      for (size_t i = 0; i < k; ++i) {
+        const double* const from = a.data() + i * m;
+        for (size_t row = 0; row < m; ++row) sums[row] += factors[i] * from[row];
+      }
+    } else {
+      for (size_t row = 0; row < m; ++row) sums[row] = sum_in_parts({factors, a.data() + row, m, k}, call.parts);
     }
     for (size_t row = 0; row < m; ++row) {
       double sum = sums[row] * static_cast<double>(call.alpha);
@@ -137,6 +165,10 @@ cublasStatus_t may_be_made(const Operation& op, cudaDataType_t operands, const M
 
 namespace rw::simt {
 CublasLtCounts cublaslt_counts() { return {.asked_algorithms = asked_algorithms, .fused_gelu = fused_gelu}; }
+void set_cublaslt_ways(const CublasLtWays& ways) {
+  adds_by_shape = ways.adds_by_shape;
+  promises_gelu = ways.promises_gelu;
+}
 }  // namespace rw::simt
 
 struct cublasLtContext {};
@@ -224,18 +256,31 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   ++asked_algorithms;
   *found = 0;
   if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  const cublasStatus_t status = may_be_made(operation(desc), matrix(a_layout).type, matrix(d_layout));
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const Operation op = operation(desc);
+  const cublasStatus_t status = may_be_made(op, matrix(a_layout).type, matrix(d_layout));
+  const bool promises = promises_gelu && (makes_gelu(op) || takes_slope(op));
+  if (status != CUBLAS_STATUS_SUCCESS && !promises) return status;
   std::memset(static_cast<void*>(&results[0]), 0, sizeof results[0]);
+  results[0].algo.data[0] = parts_for(matrix(d_layout));
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
+}
+// Each algorithm is one for every shape.
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a_layout,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d_layout,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  const cublasStatus_t status = may_be_made(operation(desc), matrix(a_layout).type, matrix(d_layout));
+  std::memset(static_cast<void*>(result), 0, sizeof *result);
+  result->algo = *algorithm;
+  result->state = status;
+  return status;
 }
 
 // As the library does: shapes that do not fit each other and types it has no kernels for are refused at the call.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream) {
   const Call call{operation(desc),
                   matrix(a_layout),
@@ -245,7 +290,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                   b,
                   d,
                   *static_cast<const float*>(alpha),
-                  *static_cast<const float*>(beta)};
+                  *static_cast<const float*>(beta),
+                  algorithm != nullptr ? parts_of(*algorithm) : 0};
   const bool a_turned = call.op.a != CUBLAS_OP_N, b_turned = call.op.b != CUBLAS_OP_N;
   const uint64_t a_rows = a_turned ? call.am.columns : call.am.rows, a_k = a_turned ? call.am.rows : call.am.columns;
   const uint64_t b_columns = b_turned ? call.bm.rows : call.bm.columns, b_k = b_turned ? call.bm.columns : call.bm.rows;

@@ -17,4 +17,11 @@ struct CublasLtCounts {
 };
 CublasLtCounts cublaslt_counts();
 
+// What the library may do and the program must not be surprised by; all off at the start.
+struct CublasLtWays {
+  bool adds_by_shape = false;  // algorithms that are chosen by the shape add in other orders, in f32
+  bool promises_gelu = false;  // GELU is in its list of algorithms where its call has none
+};
+void set_cublaslt_ways(const CublasLtWays& ways);
+
 }  // namespace rw::simt

@@ -61,6 +61,7 @@ struct Device : std::enable_shared_from_this<Device> {
   std::map<const char*, size_t> blocks;  // device memory
   std::unique_ptr<GuardedMemory> guard;  // null: memory of the host's own allocator
   size_t bytes = 0, limit = 0, allocations = 0;
+  std::map<const void*, size_t> dynamic_shared;  // that kernels may have, where it was asked for
   std::string fault;
   cudaError_t error = cudaSuccess;  // of the last call, until it is asked for
   int devices = 8;                  // seen by this process

@@ -128,9 +128,11 @@ const char* cudaGetErrorString(cudaError_t error) {
     default: return "unknown error";
   }
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute which, int value) {
-  const bool fits = which != cudaFuncAttributeMaxDynamicSharedMemorySize || value <= shared_bytes();
-  return fits ? cudaSuccess : tell(cudaErrorInvalidValue);
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || value > shared_bytes()) return tell(cudaErrorInvalidValue);
+  device().dynamic_shared[function] = static_cast<size_t>(value);
+  return cudaSuccess;
 }
 // As far as launch shapes ask for them.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {

@@ -138,8 +138,13 @@ void enqueue_polled(cudaStream_t stream, std::function<bool()> work) {
 }
 
 void launch(const Launch& launch, cudaStream_t stream, std::function<void()> body) {
+  constexpr size_t kUnasked = 48 << 10;
   Launch here = launch;
-  here.most_shared_bytes = static_cast<size_t>(shared_bytes_of(queue_of(stream).device->capability));
+  const Device& d = *queue_of(stream).device;
+  here.most_shared_bytes = static_cast<size_t>(shared_bytes_of(d.capability));
+  const auto asked = d.dynamic_shared.find(launch.address);
+  const bool may_have_it = asked != d.dynamic_shared.end() && asked->second >= launch.shared_bytes;
+  here.unasked_shared_bytes = may_have_it ? here.most_shared_bytes : kUnasked;
   enqueue(stream, [here, body = std::move(body)] { run_grid(here, body); });
 }
 

@@ -22,6 +22,10 @@
 
 namespace rw::simt {
 
+template <class Kernel>
+const void* address_of(Kernel* kernel) {
+  return reinterpret_cast<const void*>(kernel);
+}
 // Puts a kernel on a stream; `body` holds its arguments by value.
 void launch(const Launch& launch, cudaStream_t stream, std::function<void()> body);
 // A kernel with its arguments, converted to what the caller gave and held by value, as a launch holds them.

@@ -15,6 +15,17 @@ std::byte* row(void* base, int64_t r, int64_t width, DType t) {
   return static_cast<std::byte*>(base) + r * width * dtype_bytes(t);
 }
 
+// Where rows begin that products read 16 bytes at a time: a vocabulary (50257) may be odd.
+int64_t logits_stride(int64_t vocab) {
+  constexpr int64_t kElements = 8;
+  return (vocab + kElements - 1) / kElements * kElements;
+}
+
+PackedLinear with_stride(PackedLinear head, int64_t ld) {
+  head.ld_out = ld;
+  return head;
+}
+
 }  // namespace
 
 void embed_fwd(const EmbeddingWeights& w, const Embed& e, const BlockContext& ctx) {
@@ -84,7 +95,8 @@ Head::Head(const Plan& plan, NormKind norm, const Exec& exec, const TensorParall
     picked_ = take(plan_.chunk_rows * plan_.width * element);
     return;
   }
-  logits_ = take(plan_.chunk_rows * plan_.vocab * element);
+  logits_ld_ = logits_stride(plan_.vocab);
+  logits_ = take(plan_.chunk_rows * logits_ld_ * element);
   losses_ = arena.take_mirrored<float>(plan_.kept_batches * plan_.max_rows, MemoryOwner::data);
   kept_.reserve(static_cast<size_t>(plan_.kept_batches));
   parts_ = take_shared(tp.comm(), arena,
@@ -112,7 +124,7 @@ const void* Head::normed(const HeadWeights& w, const void* x, int64_t rows, cons
 void Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockContext& ctx) {
   const Exec& exec = ctx.exec;
   const int64_t n = chunk.n, tp = ctx.tp.place().size, part_n = n * 3;
-  linear_fwd(logits_, row(chunk.normed, chunk.first, ctx.shape.c, exec.t), n, w.head, exec);
+  linear_fwd(logits_, row(chunk.normed, chunk.first, ctx.shape.c, exec.t), n, with_stride(w.head, logits_ld_), exec);
   float* mine = parts_.floats() + ctx.tp.place().rank * part_n;
   exec.ops.cross_entropy_part({.part = mine,
                                .logits = logits_,
@@ -120,6 +132,7 @@ void Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockConte
                                .rows = n,
                                .v = plan_.vocab,
                                .v_begin = w.vocab.begin,
+                               .ld = logits_ld_,
                                .t = exec.t},
                               exec.stream);
   cuts_.clear();
@@ -133,6 +146,7 @@ void Head::chunk_loss(const HeadWeights& w, const Chunk& chunk, const BlockConte
                                  .rows = n,
                                  .v = plan_.vocab,
                                  .v_begin = w.vocab.begin,
+                                 .ld = logits_ld_,
                                  .d_scale = chunk.d_scale,
                                  .t = exec.t},
                                 exec.stream);
@@ -185,15 +199,16 @@ void Head::loss_and_backward(const HeadWeights& w, const Backward& b, const Para
   const int64_t head_group = layout.find_group(layout.tied_here() ? GroupKind::token_embedding : GroupKind::head);
   const int64_t norm_group = layout.find_group(GroupKind::final_norm);
   const void* all = normed(w, b.x, b.rows, ctx);
+  const PackedLinear head = with_stride(w.head, logits_ld_);
   const GradPlace head_place = sink.open(head_group);
   float* d_head = end_params(layout, head_place.base).head_w;
   void* d_normed = ctx.tp.partial(TpBuffer::d_mlp_norm);
   for (int64_t first = 0; first < b.rows; first += plan_.chunk_rows) {
     const int64_t n = std::min(plan_.chunk_rows, b.rows - first);
     chunk_loss(w, {.normed = all, .target = b.target, .first = first, .n = n, .d_scale = b.d_scale}, ctx);
-    linear_bwd_input(row(d_normed, first, c, exec.t), logits_, n, w.head, exec);
+    linear_bwd_input(row(d_normed, first, c, exec.t), logits_, n, head, exec);
     linear_bwd_weight({.d_w = d_head, .d_b = nullptr, .write = first == 0 ? head_place.write : Write::accumulate},
-                      logits_, row(all, first, c, exec.t), n, w.head, exec);
+                      logits_, row(all, first, c, exec.t), n, head, exec);
   }
   const void* d_y = ctx.tp.reduce(TpBuffer::d_mlp_norm, b.rows);
   const GradPlace norm_place = sink.open(norm_group);

@@ -72,6 +72,7 @@ class Head {
   void* norm_;                                  // (Tl, C)
   float *mean_ = nullptr, *rstd_;               // (Tl)
   void *logits_ = nullptr, *picked_ = nullptr;  // (chunk_rows, V) in training, (chunk_rows, C) in inference
+  int64_t logits_ld_ = 0;                       // V, rounded up
   SharedMemory parts_;                          // (tp, chunk_rows, 3)
   Mirrored<float> losses_{};                    // (kept_batches * max_rows)
   std::vector<int64_t> kept_;                   // rows of each batch whose losses lie there

@@ -33,8 +33,10 @@ Gemm fwd_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w, const
           .m = rows,
           .n = w.n_out,
           .k = w.n_in,
+          .ldc = w.ld_out,
           .t = exec.t,
           .ct = exec.t,
+          .fixed_order = exec.deterministic,
           .workspace = exec.workspace};
 }
 
@@ -61,8 +63,15 @@ QuantGemm quant_gemm(void* y, const void* x, int64_t rows, const PackedLinear& w
 }
 
 Gemm input_gemm(void* d_x, const void* d_y, int64_t rows, const PackedLinear& w, const Exec& exec) {
-  Gemm g{
-      .c = d_x, .a = d_y, .m = rows, .n = w.n_in, .k = w.n_out, .t = exec.t, .ct = exec.t, .workspace = exec.workspace};
+  Gemm g{.c = d_x,
+         .a = d_y,
+         .m = rows,
+         .n = w.n_in,
+         .k = w.n_out,
+         .lda = w.ld_out,
+         .t = exec.t,
+         .ct = exec.t,
+         .workspace = exec.workspace};
   if (has_one_copy(w, exec)) g.b = w.fwd;
   else g.b_packed = w.bwd;
   return g;
@@ -76,6 +85,7 @@ Gemm weight_gemm(const LinearGrad& grad, const void* d_y, const void* x, int64_t
           .m = w.n_out,
           .n = w.n_in,
           .k = rows,
+          .lda = w.ld_out,
           .a_trans = Trans::yes,
           .t = exec.t,
           .ct = DType::f32,
@@ -147,8 +157,9 @@ void linear_bwd_weight(const LinearGrad& grad, const void* d_y, const void* x, i
                        const Exec& exec) {
   exec.ops.gemm(weight_gemm(grad, d_y, x, rows, w, exec), exec.stream);
   if (grad.d_b != nullptr)
-    exec.ops.bias_bwd({.d_bias = grad.d_b, .d_y = d_y, .rows = rows, .n = w.n_out, .t = exec.t, .write = grad.write},
-                      exec.stream);
+    exec.ops.bias_bwd(
+        {.d_bias = grad.d_b, .d_y = d_y, .rows = rows, .n = w.n_out, .ld = w.ld_out, .t = exec.t, .write = grad.write},
+        exec.stream);
 }
 
 int64_t linear_fwd_workspace_bytes(int64_t rows, const PackedLinear& w, const Exec& exec) {

@@ -18,6 +18,7 @@ struct PackedLinear {
   void* fwd = nullptr;
   void* bwd = nullptr;
   int64_t n_out = 0, n_in = 0;
+  int64_t ld_out = 0;  // row stride of y and d_y, in elements; 0: n_out. Plain weights, without GELU
   WeightFormat format = WeightFormat::plain;
   int64_t group = 0;  // elements of n_in to a scale, with int8 and int4; 0: default_quant_group
 };

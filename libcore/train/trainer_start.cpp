@@ -167,6 +167,15 @@ void Trainer::check_memory() {
   const int64_t available = available_bytes();
   if (const DeviceMemory* memory = device_->memory()) {
     check_fits(plan, fmt::format("each rank, on {},", memory->name()), plan.total_bytes, memory->free_bytes());
+    // NCCL takes its buffers with the first collective of each communicator.
+    constexpr int64_t kReserve = int64_t{1} << 30;
+    const int64_t left = memory->free_bytes() - plan.total_bytes;
+    if (world_.size() > 1 && left < kReserve)
+      warn(
+          fmt::format("{} is left on {} beside the plan's {}, and NCCL takes some hundred MiB: should it run out, use "
+                      "more --tp, --pp or --zero, --recompute full, or a smaller --micro-batch",
+                      format_bytes(static_cast<double>(left)), memory->name(),
+                      format_bytes(static_cast<double>(plan.total_bytes))));
     return plan_staging(plan.checkpoint_bytes, available / here);
   }
   check_fits(plan, fmt::format("each of the {} ranks on this host", here), plan.total_bytes * here, available);

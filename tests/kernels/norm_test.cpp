@@ -73,6 +73,8 @@ TEST_CASE("norm_fwd equals the reference") {
         check_fwd(ops, t, {kind, 5, c, true, false});
       }
       check_fwd(ops, t, {kind, 0, 8, true, false});
+      // A row in f32, or two of them, make 48 KiB.
+      check_fwd(ops, t, {kind, 2, 12288, true, true});
     }
   });
 }
@@ -235,6 +237,7 @@ TEST_CASE("norm_bwd equals the reference") {
         check_bwd(ops, t, {kind, 7, c, false, Write::overwrite});
       }
       check_bwd(ops, t, {kind, 0, 9, false, Write::overwrite});
+      check_bwd(ops, t, {kind, 2, 6144, true, Write::accumulate});
     }
   });
 }

@@ -372,5 +372,12 @@ TEST_CASE("plain_sizes: one copy of a weight in the activations' type; what prod
   a.t = DType::bf16;
   CHECK(ops.attention_workspace(a, {}) == 300 * 3 * 4 + 4);
   CHECK(ops.gemm_workspace({.n = 7, .ct = DType::bf16}, {}) == (32 << 20) + 14);
-  CHECK(ops.gemm_workspace({.n = 7, .ct = DType::f32}, {}) == 32 << 20);
+  CHECK(ops.gemm_workspace({.n = 7, .ct = DType::f32}, {}) == (32 << 20) + 28);
+  // Serving: 1,024 chunks of a context to each of 8 kv heads, with o, a maximum and a sum for each of 32 heads.
+  CHECK(ops.paged_attention_workspace({.heads = 32, .kv_heads = 8, .d = 128}, {}) == int64_t{1024} * 32 * 130 * 4);
+  // 130 of k are three steps of 64 and two blocks of 128: a byte a weight and a scale in bf16 a block; of a row of a
+  // two bytes a number and a scale in f32 a block.
+  CHECK(ops.quant_packed_bytes({.n = 3, .k = 130, .bits = QuantBits::int8, .group = 128}, {}) == 3 * 192 + 64);
+  CHECK(ops.quant_gemm_workspace({.m = 5, .n = 3, .k = 130, .bits = QuantBits::int8, .group = 128}, {}) ==
+        5 * (2 * 192 + 4 * 2));
 }

@@ -71,6 +71,14 @@ void uses_dynamic(float* out, int n) {
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) out[i] = s[n - 1 - i];
 }
+void uses_both(float* out, int n) {
+  DYN_SHARED(float, s);
+  SHARED(float, last, 32);
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) s[i] = static_cast<float>(i);
+  last[threadIdx.x] = s[0];
+  __syncthreads();
+  out[threadIdx.x] = last[31 - threadIdx.x];
+}
 void shuffles(float* down, float* up, float* xored, unsigned* votes) {
   const auto me = static_cast<float>(threadIdx.x);
   down[threadIdx.x] = __shfl_down_sync(0xffffffffU, me, 3U);
@@ -172,15 +180,28 @@ TEST_CASE("simt: faults name the kernel, block and thread") {
   for (const auto& [capability, kib] : {std::pair{86, 99}, {80, 163}, {90, 227}}) {
     simt::set_capability(capability);
     const int most = kib << 10;
+    const auto* kernel = reinterpret_cast<const void*>(uses_dynamic);
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess);
     CHECK(fault_of([&] { LAUNCH(uses_dynamic, dim3(1), dim3(32), most, nullptr, out.data(), 64); }).empty());
     holds(fault_of([&] { LAUNCH(uses_dynamic, dim3(1), dim3(32), most + 1, nullptr, out.data(), 64); }),
           ("(at most " + std::to_string(most) + ")").c_str());
-    const auto* kernel = reinterpret_cast<const void*>(uses_dynamic);
-    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess);
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1) == cudaErrorInvalidValue);
     cudaGetLastError();
   }
   simt::set_capability(90);
+  // 48 KiB, dynamic and declared together, are there without being asked for.
+  constexpr size_t kPlain = 48 << 10, kDeclared = 32 * sizeof(float);
+  const auto* both = reinterpret_cast<const void*>(uses_both);
+  const auto told = [&](size_t bytes) {
+    return fault_of([&] { LAUNCH(uses_both, dim3(1), dim3(32), bytes, nullptr, out.data(), 64); });
+  };
+  CHECK(told(kPlain - kDeclared).empty());
+  holds(told(kPlain - kDeclared + 4), "beside 128 declared ones, which were not asked for");
+  holds(told(kPlain + 4), "that were not asked for");
+  CHECK(cudaFuncSetAttribute(both, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kPlain)) ==
+        cudaSuccess);
+  CHECK(told(kPlain).empty());
+  holds(told(kPlain + 4), "that were not asked for");
   holds(fault_of([&] { LAUNCH(misaligned, dim3(1), dim3(32), 0, nullptr, out.data()); }), "not aligned");
   // The device goes on after a fault.
   CHECK(fault_of([&] { LAUNCH(leaves_early, dim3(1), dim3(64), 0, nullptr, out.data(), 64); }).empty());
