@@ -15,18 +15,17 @@ std::byte* row(void* base, int64_t r, int64_t width, DType t) {
   return static_cast<std::byte*>(base) + r * width * dtype_bytes(t);
 }
 
-// Where rows begin that products read 16 bytes at a time: a vocabulary (50257) may be odd.
-int64_t logits_stride(int64_t vocab) {
-  constexpr int64_t kElements = 8;
-  return (vocab + kElements - 1) / kElements * kElements;
-}
-
 PackedLinear with_stride(PackedLinear head, int64_t ld) {
   head.ld_out = ld;
   return head;
 }
 
 }  // namespace
+
+int64_t logits_stride(int64_t vocab) {
+  constexpr int64_t kElements = 8;
+  return (vocab + kElements - 1) / kElements * kElements;
+}
 
 void embed_fwd(const EmbeddingWeights& w, const Embed& e, const BlockContext& ctx) {
   const Exec& exec = ctx.exec;

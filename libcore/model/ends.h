@@ -24,6 +24,10 @@ struct EmbedBackward {
 void embed_bwd(const EmbeddingWeights& w, const EmbedBackward& e, const ParamLayout& layout, GradSink& sink,
                const BlockContext& ctx);
 
+// Elements from a row of a training's logits to the next: products read rows 16 bytes at a time, where they begin at
+// such addresses, and a vocabulary (50257) may be odd.
+int64_t logits_stride(int64_t vocab);
+
 class Head {
  public:
   struct Plan {

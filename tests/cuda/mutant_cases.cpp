@@ -15,6 +15,7 @@
 
 // After the above: the toolkit's names.
 #include "kernels/cuda/error.h"
+#include "kernels/simt/cublaslt.cuh"
 
 namespace {
 
@@ -214,6 +215,54 @@ void gelu_product(Device& d, Results& out) {
   out.add(c, n), out.add(act, n);
 }
 
+// A bias one number past its alignment; rows that are the same bits, whatever their number, when that is asked for.
+void library_product(Device& d, Results& out) {
+  const int64_t m = 7, n = 24, k = 331;
+  simt::set_cublaslt_ways({.adds_by_shape = true});
+  float* const all = d.space(m * n);
+  Gemm g{.c = all,
+         .a = d.values(m * k),
+         .b_packed = d.values(n * k),
+         .bias = d.values(n + 1) + 1,
+         .m = m,
+         .n = n,
+         .k = k,
+         .t = DType::f32,
+         .ct = DType::f32,
+         .fixed_order = true};
+  g.workspace = d.bytes(cuda::gemm_workspace(g, {}));
+  cuda::gemm(g, {});
+  std::vector<float*> parts;
+  for (const int64_t rows : {1, 2, 3}) {
+    g.c = parts.emplace_back(d.space(rows * n)), g.m = rows;
+    cuda::gemm(g, {});
+  }
+  wait();
+  simt::set_cublaslt_ways({});
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (std::memcmp(parts[i], all, (i + 1) * static_cast<size_t>(n) * sizeof(float)) != 0)
+      throw std::runtime_error("a row depends on how many there are");
+  out.add(all, m * n);
+}
+
+// Rows whose shared memory is 48 KiB.
+void wide_norm(Device& d, Results& out) {
+  const int64_t c = 12288;
+  float *y = d.space(c), *rstd = d.space(1);
+  cuda::norm_fwd({.y = y,
+                  .rstd = rstd,
+                  .x = d.values(c),
+                  .w = d.values(c),
+                  .rows = 1,
+                  .c = c,
+                  .eps = 1e-5F,
+                  .kind = NormKind::rms,
+                  .t = DType::f32},
+                 {});
+  wait();
+  out.add(y, c), out.add(rstd, 1);
+}
+
 void rope(Device& d, Results& out) {
   float* const x = d.values(7 * 3 * 10);
   cuda::rope({.x = x,
@@ -353,6 +402,8 @@ constexpr Case kCases[] = {{"norm", norm},
                            {"cross_entropy", cross_entropy},
                            {"gelu", gelu},
                            {"gelu_product", gelu_product},
+                           {"library_product", library_product},
+                           {"wide_norm", wide_norm},
                            {"rope", rope},
                            {"add", add},
                            {"read", read},

@@ -77,7 +77,7 @@ for part in block cublaslt fiber devices graphs guarded_memory memory queues str
   compile "$objects/.._simt_$part.cpp.o" "$scratch/simulator" $part || { echo "FAIL  the simulator: $(tail -n 5 "$scratch/simulator/log")"; exit 1; }
 done
 
-for pair in norm:norm bias:bias gemm_finish:gemm_pack cross_entropy:cross_entropy activation:gelu gemm:gelu_product rope:rope elementwise:add \
+for pair in norm:norm bias:bias gemm_finish:gemm_pack cross_entropy:cross_entropy activation:gelu gemm:gelu_product gemm:library_product norm:wide_norm rope:rope elementwise:add \
   elementwise:read optimizer:adamw embedding:embedding attention_fwd:attention attention_bwd:attention \
   attention_fwd_warpgroup:attention_90 attention_bwd_warpgroup:attention_90 warpgroup_probe:products_90; do
   mutant "without a fault: ${pair#*:} of ${pair%:*}" "${pair%:*}" "${pair#*:}" - ''
@@ -135,7 +135,9 @@ mutant 'grid rounded down: a packed weight' gemm_finish gemm_pack gemm_finish.cu
 # What a library's product is told.
 mutant 'exchanged: a product and its GELU' gemm gelu_product gemm.cpp 's/p\.out = g\.gelu;/p.out = g.c;/; s/p\.aux = g\.gelu != .*/p.aux = g.gelu;/'
 mutant 'wrong operand: what the slope is of' gemm gelu_product gemm.cpp 's/p\.aux = g\.gelu_slope_of;/p.aux = g.a;/'
-mutant 'not asked: the stride of an auxiliary matrix' gemm gelu_product gemm.cpp 's/g\.n % 8 == 0 \&\& //'
+mutant 'not moved: a bias at no multiple of 16 bytes' gemm library_product gemm.cpp 's/ \|\| alignment_of\(g\.bias\) < kWidestAccess//'
+mutant 'an order of its own: sums of every number of rows' gemm library_product gemm.cpp 's/Layouts\(g, p, kAskedRows\)/Layouts(g, p, g.m)/'
+mutant 'not asked for: shared memory beside the declared' norm wide_norm launch.cuh 's/kMostStaticBytes = 16 << 10/kMostStaticBytes = 0/'
 mutant 'mistaken algorithm: one without the epilogue in its key' gemm gelu_product gemm.cpp 's/static_cast<int64_t>\(p\.epilogue\)/0/'
 
 # The host looks before the stream has been waited for.

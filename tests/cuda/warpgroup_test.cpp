@@ -109,7 +109,10 @@ TEST_CASE("warpgroup: factors are described as compilers for this device do") {
   constexpr uint64_t kBase = 4611686293305294848U, kValues = 67108864;  // swizzle, eight rows; the next panel
   constexpr uint64_t kAt = 32768 >> 4;
   std::vector<uint64_t> found(7, 0);
-  LAUNCH(describe, dim3(1), dim3(1), 65536, nullptr, found.data());
+  constexpr int kBytes = 65536;
+  RW_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(describe), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               kBytes));
+  LAUNCH(describe, dim3(1), dim3(1), kBytes, nullptr, found.data());
   RW_CUDA(cudaStreamSynchronize(nullptr));
   CHECK(found == std::vector<uint64_t>{kBase + kAt + 2, kBase + kAt + 1024, kBase + kAt + 1030, kBase + kValues + kAt,
                                        kBase + kValues + kAt + 128, kBase + kValues + kAt + 896,

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "libcore/model/ends.h"
+
 namespace rw {
 namespace {
 
@@ -74,6 +76,7 @@ std::string shape_text(std::initializer_list<int64_t> sizes) {
 struct Linear {
   const char* name;
   int64_t in, out;
+  int64_t ld = out;  // row stride of outputs and their gradients
 };
 
 class Cases {
@@ -92,7 +95,7 @@ class Cases {
     products({"up", c, up}, k_.rows);
     activation();
     products({"down", m_.ffn, c}, k_.rows);
-    products({"head", c, m_.vocab_size}, k_.head_rows);
+    products({"head", c, m_.vocab_size, logits_stride(m_.vocab_size)}, k_.head_rows);
     cross_entropy();
     if (m_.mlp_bias) bias(up);
     elementwise();
@@ -115,34 +118,37 @@ class Cases {
     add(fmt::format("gemm_pack {}", l.name), shape_text({l.out, l.in}),
         [=](Operands& o) { return make_case(s, o, s.device.ops().gemm_pack, to_pack(s, o, l)); });
     add(fmt::format("gemm {}", l.name), shape_text({rows, l.out, l.in}), [=](Operands& o) {
-      const Gemm gemm{.c = o.numbers(rows * l.out),
+      const Gemm gemm{.c = o.numbers(rows * l.ld),
                       .a = o.numbers(rows * l.in),
                       .b_packed = packed(s, o, l),
                       .m = rows,
                       .n = l.out,
                       .k = l.in,
+                      .ldc = l.ld,
                       .t = s.t,
                       .ct = s.t};
       return gemm_case(s, o, gemm);
     });
     add(fmt::format("gemm {} d_x", l.name), shape_text({rows, l.in, l.out}), [=](Operands& o) {
       const Gemm gemm{.c = o.numbers(rows * l.in),
-                      .a = o.numbers(rows * l.out),
+                      .a = o.numbers(rows * l.ld),
                       .b = o.numbers(l.in * l.out),
                       .m = rows,
                       .n = l.in,
                       .k = l.out,
+                      .lda = l.ld,
                       .t = s.t,
                       .ct = s.t};
       return gemm_case(s, o, gemm);
     });
     add(fmt::format("gemm {} d_w", l.name), shape_text({l.out, l.in, rows}), [=](Operands& o) {
       const Gemm gemm{.c = o.floats(l.in * l.out),
-                      .a = o.numbers(rows * l.out),
+                      .a = o.numbers(rows * l.ld),
                       .b = o.numbers(rows * l.in),
                       .m = l.out,
                       .n = l.in,
                       .k = rows,
+                      .lda = l.ld,
                       .a_trans = Trans::yes,
                       .t = s.t,
                       .ct = DType::f32,
@@ -393,14 +399,15 @@ class Cases {
 
   void cross_entropy() {
     const KernelSetting s = s_;
-    const int64_t rows = k_.head_rows, v = m_.vocab_size;
+    const int64_t rows = k_.head_rows, v = m_.vocab_size, ld = logits_stride(v);
     add("cross_entropy_part", shape_text({rows, v}), [=](Operands& o) {
       return make_case(s, o, s.device.ops().cross_entropy_part,
                        CrossEntropyPart{.part = o.floats(rows * 3),
-                                        .logits = o.numbers(rows * v),
+                                        .logits = o.numbers(rows * ld),
                                         .target = o.indices(rows, v),
                                         .rows = rows,
                                         .v = v,
+                                        .ld = ld,
                                         .t = s.t});
     });
     add("cross_entropy_finish", shape_text({rows, v}), [=](Operands& o) {
@@ -408,12 +415,13 @@ class Cases {
       const float* parts = o.made<float>(rows * 3, [&](int64_t i) { return part[i % 3]; }).device;
       return make_case(s, o, s.device.ops().cross_entropy_finish,
                        CrossEntropyFinish{.loss = o.floats(rows),
-                                          .logits = o.numbers(rows * v),
+                                          .logits = o.numbers(rows * ld),
                                           .parts = parts,
                                           .n_parts = 1,
                                           .target = o.indices(rows, v),
                                           .rows = rows,
                                           .v = v,
+                                          .ld = ld,
                                           .d_scale = 1.0f / static_cast<float>(rows),
                                           .t = s.t});
     });
