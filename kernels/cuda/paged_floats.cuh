@@ -142,6 +142,7 @@ class FloatRows {
       const float base = max == -INFINITY ? 0.F : max, p = exp2_fast(x - base), shrink = exp2_fast(before - base);
       sums[i] = sums[i] * shrink + p;
       if (lane() < n) p_[row * kMostKeys + lane()] = kScaled ? p * v_scale_[lane()] : p;
+      __syncwarp();  // all have read the row's maximum
       if (lane() == 0) {
         max_[row] = max;
         shrink_[row] = shrink;
