@@ -1,6 +1,7 @@
 // Rows of queries through their keys on tensor cores, in bf16 or f16: blocks of keys and values come into shared memory
 // two deep, scores and probabilities stay in the registers of a warp (FlashAttention-2, Dao 2023). Keys of 8 bits
-// become T there, exactly; their scales go to the scores and to the probabilities.
+// become T there, exactly; their scales go to the scores and to the probabilities. Values that become f16 take their
+// scales themselves, rounded: f16 has no numbers for probabilities with the scales of small values.
 //
 // For tiled rows a warp has 16 rows of its own and goes through all keys. For single rows, which are few, all warps
 // have the same 16 and a warp takes its 16 keys of each block; what came of them is put together at the end, in the
@@ -16,6 +17,7 @@ template <class T, class Kv, int D, Rows kKind>
 class MmaRows {
  public:
   static constexpr bool kTiled = kKind == Rows::tiled, kConverted = !std::is_same_v<T, Kv>;
+  static constexpr bool kValuesScaled = kConverted && std::is_same_v<T, f16>;
   static constexpr int kRows = kTiled ? 16 * kPagedWarps : 16;
   static constexpr int kKeys = kTiled && D > 128 ? 32 : 64;                     // of a block
   static constexpr int kMyKeys = kTiled ? kKeys : kKeys / kPagedWarps;          // of them, a warp's
@@ -205,11 +207,12 @@ class MmaRows {
     for (int i = thread(); i < 2 * kKeys * kPieces; i += kPagedThreads) {
       const int w = i / (kKeys * kPieces), j = i / kPieces % kKeys, c = i % kPieces * 16;
       const Piece<Kv> raw = load_piece(stage(buffer, w) + j * kRawStride + c);
+      const float scale = kValuesScaled && w == 1 ? scales(buffer, 1)[j] : 1.F;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         Piece<T> x;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) x.x[e] = from_float<T>(static_cast<float>(raw.x[8 * h + e]));
+        for (int e = 0; e < 8; ++e) x.x[e] = from_float<T>(static_cast<float>(raw.x[8 * h + e]) * scale);
         store_piece(tile(buffer, w) + j * kStride + c + 8 * h, x);
       }
     }
@@ -259,8 +262,8 @@ class MmaRows {
     }
   }
 
-  // Scores become probabilities for the maximum so far; o and sum shrink to it (online softmax, Milakov & Gimelshein
-  // 2018).
+  // Scores become probabilities for the maximum so far, times 2^kRaise, which o and sum carry until they are divided; o
+  // and sum shrink to the maximum (online softmax, Milakov & Gimelshein 2018).
   template <int n>
   __device__ __forceinline__ void softmax_of_block(FragmentC (&s)[n], int64_t key, int buffer) {
     const int column = lane() % 4 * 2;
@@ -281,17 +284,18 @@ class MmaRows {
       }
       max = fmaxf(max, __shfl_xor_sync(kFullMask, max, 1));
       max = fmaxf(max, __shfl_xor_sync(kFullMask, max, 2));
-      const float base = max == -INFINITY ? 0.F : max, shrink = exp2_fast(max_[h] - base);
+      const float base = max == -INFINITY ? 0.F : max, shrink = exp2_fast(max_[h] - base), raised = base - kRaise<T>;
       max_[h] = max;
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < n; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float p = exp2_fast(s[i].x[2 * h + e] - base);
+          const float p = exp2_fast(s[i].x[2 * h + e] - raised);
           sum += p;
           s[i].x[2 * h + e] = p;
-          if constexpr (kConverted) s[i].x[2 * h + e] *= scales(buffer, 1)[my_key0() + 8 * i + column + e];
+          if constexpr (kConverted && !kValuesScaled)
+            s[i].x[2 * h + e] *= scales(buffer, 1)[my_key0() + 8 * i + column + e];
         }
       }
       sum_[h] = fmaf(sum_[h], shrink, sum);
