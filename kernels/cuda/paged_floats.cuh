@@ -21,7 +21,7 @@ class FloatRows {
     while (n > 1 && bytes_with(n, d) > kMostSharedBytes) n /= 2;
     return n;
   }
-  static size_t shared_bytes(int64_t d) { return bytes_with(keys(d), d); }
+  static size_t shared_bytes(const PagedWork& a) { return bytes_with(keys(a.d), a.d); }
 
   __device__ FloatRows(const PagedWork& work, unsigned char* shared)
       : a_(work), d_(work.d), stride_(stride(work.d)), keys_(keys(work.d)) {

@@ -23,7 +23,9 @@ class MmaRows {
   static constexpr int kMyKeys = kTiled ? kKeys : kKeys / kPagedWarps;          // of them, a warp's
   static constexpr int kStride = D + 8, kRawStride = D + 16 / int{sizeof(Kv)};  // an odd number of 16 bytes
 
-  static size_t shared_bytes(int64_t) { return static_cast<size_t>(kEnd); }
+  static size_t shared_bytes(const PagedWork& a) {
+    return static_cast<size_t>(kTotalsAt + (kTiled ? 0 : 4 * smaller(kRows, a.group) * (a.d + 2)));
+  }
 
   __device__ MmaRows(const PagedWork& work, unsigned char* shared) : a_(work), shared_(shared) {}
 
@@ -65,9 +67,9 @@ class MmaRows {
     __syncthreads();
     int buffer = 0;
     for (int64_t key = from; key < to; key += kKeys, buffer ^= 1) {
-      find(t, key + 2 * kKeys, to, buffer);
       fetch(t, key + kKeys, to, buffer ^ 1);
       copy_async_commit();
+      find(t, key + 2 * kKeys, to, buffer);
       copy_async_wait<1>();
       __syncthreads();
       if constexpr (kConverted) convert(buffer);
@@ -86,7 +88,7 @@ class MmaRows {
   __device__ float value(int row, int c) const {
     const float* const factor = sums() + 32 + row;
     float x = 0;
-    for (int w = 0; w < kPagedWarps; ++w) x = fmaf(warp_o(w)[row * D + c], factor[16 * w], x);
+    for (int w = 0; w < kPagedWarps; ++w) x = fmaf(warp_o(w)[row * kOStride + c], factor[16 * w], x);
     return x;
   }
   __device__ float* totals() { return reinterpret_cast<float*>(shared_ + kTotalsAt); }
@@ -124,11 +126,15 @@ class MmaRows {
   static constexpr int kTileBytes = kConverted ? kKeys * kStride * int{sizeof(T)} : 0;  // of keys; and of values
   static constexpr int kStageBytes = kKeys * kRawStride * int{sizeof(Kv)};              // likewise
   static constexpr int kTileAt = kQBytes, kStageAt = kTileAt + 2 * kTileBytes, kScalesAt = kStageAt + 4 * kStageBytes;
-  static constexpr int kPlacesAt = kScalesAt + (kConverted ? 4 * kKeys * 4 : 0), kSumsAt = kPlacesAt + 2 * kKeys * 8;
-  static constexpr int kTotalsAt = kSumsAt + (kTiled ? 0 : 4 * 16 * (2 + kPagedWarps * 3));
+  static constexpr int kPlacesAt = kScalesAt + (kConverted ? 4 * kKeys * 4 : 0), kPlacesBytes = 2 * kKeys * 8;
+  static constexpr int kTotalsAt = kPlacesAt + kPlacesBytes;
   static constexpr int kEnd = kTotalsAt + (kTiled ? 0 : 4 * 16 * (D + 2));
-  static_assert(kTiled || 4 * kStageBytes >= kPagedWarps * 16 * D * 4, "the warps' o lies where the blocks lay");
+  static constexpr int kOStride = D + 8;  // rows that a store meets begin in different banks
+  static_assert(kTiled || 4 * kStageBytes >= kPagedWarps * 16 * kOStride * 4, "the warps' o lies where the blocks lay");
+  static_assert(kTiled || kPlacesBytes >= 4 * 16 * (2 + kPagedWarps * 3), "and their sums where the places lay");
   static_assert(kEnd <= static_cast<int>(kMostSharedBytes));
+  // Of the 164 KiB of an A100's multiprocessor a block takes 1 more: two have room where up to 8 heads share a kv head.
+  static_assert(kTiled || D > 128 || 2 * (kTotalsAt + 4 * 8 * (D + 2) + 1024) <= 164 << 10);
 
   static __device__ int thread() { return static_cast<int>(threadIdx.x); }
   static __device__ int warp() { return thread() / kWarp; }
@@ -152,8 +158,8 @@ class MmaRows {
     return reinterpret_cast<int64_t*>(shared_ + kPlacesAt) + buffer * kKeys;
   }
   // max (16), sum (16), factors (warps, 16), then the warps' max and sum (warps, 16) each.
-  __device__ float* sums() const { return reinterpret_cast<float*>(shared_ + kSumsAt); }
-  __device__ float* warp_o(int w) const { return reinterpret_cast<float*>(shared_ + kStageAt) + w * 16 * D; }
+  __device__ float* sums() const { return reinterpret_cast<float*>(shared_ + kPlacesAt); }
+  __device__ float* warp_o(int w) const { return reinterpret_cast<float*>(shared_ + kStageAt) + w * 16 * kOStride; }
 
   // Columns behind d that are multiplied, as zeros.
   __device__ int behind() const { return (16 - a_.d % 16) % 16; }
@@ -320,8 +326,8 @@ class MmaRows {
       }
 #pragma unroll
       for (int i = 0; i < D / 8; ++i) {
-        warp_o(warp())[row * D + 8 * i + column] = o_[i].x[2 * h];
-        warp_o(warp())[row * D + 8 * i + column + 1] = o_[i].x[2 * h + 1];
+        warp_o(warp())[row * kOStride + 8 * i + column] = o_[i].x[2 * h];
+        warp_o(warp())[row * kOStride + 8 * i + column + 1] = o_[i].x[2 * h + 1];
       }
     }
     __syncthreads();
