@@ -242,11 +242,4 @@ __device__ __forceinline__ void store_rows(T* to, int64_t ld, const T* tile, int
   }
 }
 
-// A power of two that probabilities carry in the type T, and its logarithm: f16 has few numbers below 2^-14, and
-// probabilities are at most 1.
-template <class T>
-constexpr float kRaise = std::is_same_v<T, f16> ? 14.F : 0.F;
-template <class T>
-constexpr float kLower = std::is_same_v<T, f16> ? 0x1p-14F : 1.F;
-
 }  // namespace rw::cuda

@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, column by column, in a fixed order: a block has 32 columns and adds every eighth row
-// in each of its eight warps, then the warps' sums.
+// Sums over the rows of a matrix, column by column, in a fixed order: a block has 32 columns and adds every 32nd row in
+// each of its 32 warps, then the warps' sums: a narrow matrix has few blocks, which must have many loads on their way.
 #pragma once
 #include "kernels/cuda/launch.cuh"
 #include "kernels/ops.h"
@@ -19,10 +19,11 @@ struct ColumnSums {
   Write write;
 };
 
-constexpr int kColumns = 32, kRowGroups = 8;
+constexpr int kColumns = 32, kRowGroups = 32;
 
 template <class F>
-__global__ void column_sums_kernel(F value, float* sum, int64_t rows, int64_t n, bool accumulate) {
+__global__ void __launch_bounds__(kColumns* kRowGroups)
+    column_sums_kernel(F value, float* sum, int64_t rows, int64_t n, bool accumulate) {
   SHARED(float, part, kColumns* kRowGroups);
   const int lane = static_cast<int>(threadIdx.x), group = static_cast<int>(threadIdx.y);
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kColumns + lane;

@@ -8,6 +8,7 @@ namespace rw::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kAtOnce = 8;  // logits of a thread that are on their way together
 
 __device__ __forceinline__ float minus_infinity() { return -INFINITY; }
 
@@ -43,20 +44,34 @@ __device__ __forceinline__ Softmax block_together(Softmax v) {
   return v;
 }
 
+// This thread's logits of a row, in registers: every kThreads-th from `first` on, -infinity behind the last.
 template <class T>
-__global__ void part_kernel(float* part, const T* logits, const int32_t* target, int64_t v, int64_t v_begin,
-                            int64_t ld) {
+struct Logits {
+  float z[kAtOnce];
+  __device__ __forceinline__ Logits(const T* x, int64_t first, int64_t v) {
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kThreads;
+      z[j] = i < v ? to_float(x[i]) : minus_infinity();
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    part_kernel(float* part, const T* logits, const int32_t* target, int64_t v, int64_t v_begin, int64_t ld) {
   const int64_t r = blockIdx.x;
   const T* x = logits + r * ld;
   Softmax mine{minus_infinity(), 0.F};
-  for (int64_t i = threadIdx.x; i < v; i += blockDim.x) {
-    const float z = to_float(x[i]);
-    if (z > mine.max) {
-      mine.sum = mine.sum * expf(mine.max - z) + 1.F;
-      mine.max = z;
-    } else if (z != minus_infinity()) {
-      mine.sum += expf(z - mine.max);  // a NaN makes the sum NaN
-    }
+  for (int64_t i = threadIdx.x; i < v; i += kThreads * kAtOnce) {
+    const Logits<T> my(x, i, v);
+    const float before = mine.max;
+#pragma unroll
+    for (float z : my.z) mine.max = z > mine.max ? z : mine.max;
+    const float base = mine.max == minus_infinity() ? 0.F : mine.max;
+    mine.sum *= expf(before - base);
+#pragma unroll
+    for (float z : my.z) mine.sum += expf(z - base);  // a NaN makes the sum NaN
   }
   const Softmax all = block_together(mine);
   if (threadIdx.x == 0) {
@@ -79,7 +94,7 @@ struct Finish {
 };
 
 template <class T>
-__global__ void finish_kernel(Finish<T> a) {
+__global__ void __launch_bounds__(kThreads) finish_kernel(Finish<T> a) {
   const int64_t r = blockIdx.x, target = a.target[r];
   T* const x = a.logits + r * a.ld;
   if (target < 0) {
@@ -105,15 +120,18 @@ __global__ void finish_kernel(Finish<T> a) {
   if (a.d_scale == 0) return;
   const float scale = a.d_scale / all.sum;
   const int64_t at = target - a.v_begin;
-  for (int64_t i = threadIdx.x; i < a.v; i += blockDim.x) {
-    if (i != at) {
-      x[i] = from_float<T>(expf(to_float(x[i]) - all.max) * scale);
-      continue;
+  for (int64_t i = threadIdx.x; i < a.v; i += kThreads * kAtOnce) {
+    const Logits<T> my(x, i, a.v);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t column = i + j * kThreads;
+      if (column < a.v && column != at) x[column] = from_float<T>(expf(my.z[j] - all.max) * scale);
     }
-    // In double: near a probability of 1 the float quotient would leave only its rounding error.
-    const double p = exp(static_cast<double>(hit) - static_cast<double>(all.max)) / static_cast<double>(all.sum);
-    x[i] = from_float<T>(static_cast<float>((p - 1) * static_cast<double>(a.d_scale)));
   }
+  if (at < 0 || at >= a.v || at % kThreads != threadIdx.x) return;  // this thread's column alone
+  // In double: near a probability of 1 the float quotient would leave only its rounding error.
+  const double p = exp(static_cast<double>(hit) - static_cast<double>(all.max)) / static_cast<double>(all.sum);
+  x[at] = from_float<T>(static_cast<float>((p - 1) * static_cast<double>(a.d_scale)));
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 // Rows of a table, gathered; and their gradients, added in the order of the rows. For that each block looks at all rows
 // and takes those whose id falls into its class: an id belongs to one class, so its sums have one order and no two
 // blocks meet.
+#include <algorithm>
+
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/table.h"
 
 namespace rw::cuda {
 namespace {
 
-constexpr int kThreads = 256, kClasses = 64;
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int64_t kMostClasses = 256, kRowsOfClass = 32;  // about
+constexpr int kAtOnce = 8;                                // gradients of a thread that are on their way together
 
 template <class T, class Table>
 struct Gather {
@@ -34,15 +39,38 @@ struct Ids {
   int64_t rows, begin, end;
 };
 
+// The rows of a class are found kThreads at a time, all threads looking; then each thread adds them up in its column.
 template <class T>
-__global__ void scatter_add_kernel(float* table, const T* d_x, Ids ids, int64_t c) {
+__global__ void __launch_bounds__(kThreads) scatter_add_kernel(float* table, const T* d_x, Ids ids, int64_t c) {
+  SHARED(int, counts, kWarps);
+  SHARED(int, found, kThreads);     // rows of this class, rising
+  SHARED(int, found_id, kThreads);  // theirs
   const int64_t j = global_index();
-  if (j >= c) return;
-  for (int64_t r = 0; r < ids.rows; ++r) {
-    const int64_t id = ids.id[r];
-    if (id % kClasses != blockIdx.y || id < ids.begin || id >= ids.end) continue;
-    float* const at = table + (id - ids.begin) * c + j;
-    *at += to_float(d_x[r * c + j]);
+  const int tid = static_cast<int>(threadIdx.x), warp = tid / kWarp, lane = tid % kWarp;
+  for (int64_t first = 0; first < ids.rows; first += kThreads) {
+    const int id = first + tid < ids.rows ? ids.id[first + tid] : -1;
+    const bool in = id >= 0 && id >= ids.begin && id < ids.end && static_cast<unsigned>(id) % gridDim.y == blockIdx.y;
+    const unsigned ours = __ballot_sync(kFullMask, in ? 1 : 0);
+    if (lane == 0) counts[warp] = __popc(ours);
+    __syncthreads();
+    int at = __popc(ours & ((1U << lane) - 1)), n = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      at += w < warp ? counts[w] : 0;
+      n += counts[w];
+    }
+    if (in) {
+      found[at] = tid;
+      found_id[at] = id;
+    }
+    __syncthreads();
+    for (int i = 0; i < n && j < c; i += kAtOnce) {
+      float d[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) d[k] = i + k < n ? to_float(d_x[(first + found[i + k]) * c + j]) : 0.F;
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k)
+        if (i + k < n) table[(found_id[i + k] - ids.begin) * c + j] += d[k];
+    }
   }
 }
 
@@ -67,7 +95,7 @@ void embedding_bwd(const EmbeddingBwd& a, Stream s) {
   with_type(a.t, [&](auto element) {
     using T = decltype(element);
     dim3 grid = blocks_for(a.c, kThreads);
-    grid.y = kClasses;
+    grid.y = static_cast<unsigned>(std::min(kMostClasses, (a.rows + kRowsOfClass - 1) / kRowsOfClass));
     if (a.d_table != nullptr)
       LAUNCH(scatter_add_kernel<T>, grid, dim3(kThreads), 0, native(s), a.d_table, as<T>(a.d_x),
              (Ids{a.id, a.rows, a.id_begin, a.id_end}), a.c);

@@ -1,5 +1,7 @@
 // Element types in kernels: memory holds T, arithmetic is float.
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/device.cuh"
 
 namespace rw::cuda {
@@ -26,5 +28,12 @@ template <>
 __device__ __forceinline__ f16 from_float<f16>(float x) {
   return __float2half_rn(x);
 }
+
+// A power of two that probabilities carry in the type T, and its logarithm: f16 has few numbers below 2^-14, and
+// probabilities are at most 1.
+template <class T>
+constexpr float kRaise = std::is_same_v<T, f16> ? 14.F : 0.F;
+template <class T>
+constexpr float kLower = std::is_same_v<T, f16> ? 0x1p-14F : 1.F;
 
 }  // namespace rw::cuda

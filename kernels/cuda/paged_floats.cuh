@@ -21,7 +21,7 @@ class FloatRows {
     while (n > 1 && bytes_with(n, d) > kMostSharedBytes) n /= 2;
     return n;
   }
-  static size_t shared_bytes(int64_t d) { return bytes_with(keys(d), d); }
+  static size_t shared_bytes(const PagedWork& a) { return bytes_with(keys(a.d), a.d); }
 
   __device__ FloatRows(const PagedWork& work, unsigned char* shared)
       : a_(work), d_(work.d), stride_(stride(work.d)), keys_(keys(work.d)) {
@@ -142,6 +142,7 @@ class FloatRows {
       const float base = max == -INFINITY ? 0.F : max, p = exp2_fast(x - base), shrink = exp2_fast(before - base);
       sums[i] = sums[i] * shrink + p;
       if (lane() < n) p_[row * kMostKeys + lane()] = kScaled ? p * v_scale_[lane()] : p;
+      __syncwarp();  // all have read the row's maximum
       if (lane() == 0) {
         max_[row] = max;
         shrink_[row] = shrink;

@@ -1,6 +1,7 @@
 // Rows of queries through their keys on tensor cores, in bf16 or f16: blocks of keys and values come into shared memory
 // two deep, scores and probabilities stay in the registers of a warp (FlashAttention-2, Dao 2023). Keys of 8 bits
-// become T there, exactly; their scales go to the scores and to the probabilities.
+// become T there, exactly; their scales go to the scores and to the probabilities. Values that become f16 take their
+// scales themselves, rounded: f16 has no numbers for probabilities with the scales of small values.
 //
 // For tiled rows a warp has 16 rows of its own and goes through all keys. For single rows, which are few, all warps
 // have the same 16 and a warp takes its 16 keys of each block; what came of them is put together at the end, in the
@@ -16,12 +17,15 @@ template <class T, class Kv, int D, Rows kKind>
 class MmaRows {
  public:
   static constexpr bool kTiled = kKind == Rows::tiled, kConverted = !std::is_same_v<T, Kv>;
+  static constexpr bool kValuesScaled = kConverted && std::is_same_v<T, f16>;
   static constexpr int kRows = kTiled ? 16 * kPagedWarps : 16;
   static constexpr int kKeys = kTiled && D > 128 ? 32 : 64;                     // of a block
   static constexpr int kMyKeys = kTiled ? kKeys : kKeys / kPagedWarps;          // of them, a warp's
   static constexpr int kStride = D + 8, kRawStride = D + 16 / int{sizeof(Kv)};  // an odd number of 16 bytes
 
-  static size_t shared_bytes(int64_t) { return static_cast<size_t>(kEnd); }
+  static size_t shared_bytes(const PagedWork& a) {
+    return static_cast<size_t>(kTotalsAt + (kTiled ? 0 : 4 * smaller(kRows, a.group) * (a.d + 2)));
+  }
 
   __device__ MmaRows(const PagedWork& work, unsigned char* shared) : a_(work), shared_(shared) {}
 
@@ -63,9 +67,9 @@ class MmaRows {
     __syncthreads();
     int buffer = 0;
     for (int64_t key = from; key < to; key += kKeys, buffer ^= 1) {
-      find(t, key + 2 * kKeys, to, buffer);
       fetch(t, key + kKeys, to, buffer ^ 1);
       copy_async_commit();
+      find(t, key + 2 * kKeys, to, buffer);
       copy_async_wait<1>();
       __syncthreads();
       if constexpr (kConverted) convert(buffer);
@@ -84,7 +88,7 @@ class MmaRows {
   __device__ float value(int row, int c) const {
     const float* const factor = sums() + 32 + row;
     float x = 0;
-    for (int w = 0; w < kPagedWarps; ++w) x = fmaf(warp_o(w)[row * D + c], factor[16 * w], x);
+    for (int w = 0; w < kPagedWarps; ++w) x = fmaf(warp_o(w)[row * kOStride + c], factor[16 * w], x);
     return x;
   }
   __device__ float* totals() { return reinterpret_cast<float*>(shared_ + kTotalsAt); }
@@ -122,11 +126,15 @@ class MmaRows {
   static constexpr int kTileBytes = kConverted ? kKeys * kStride * int{sizeof(T)} : 0;  // of keys; and of values
   static constexpr int kStageBytes = kKeys * kRawStride * int{sizeof(Kv)};              // likewise
   static constexpr int kTileAt = kQBytes, kStageAt = kTileAt + 2 * kTileBytes, kScalesAt = kStageAt + 4 * kStageBytes;
-  static constexpr int kPlacesAt = kScalesAt + (kConverted ? 4 * kKeys * 4 : 0), kSumsAt = kPlacesAt + 2 * kKeys * 8;
-  static constexpr int kTotalsAt = kSumsAt + (kTiled ? 0 : 4 * 16 * (2 + kPagedWarps * 3));
+  static constexpr int kPlacesAt = kScalesAt + (kConverted ? 4 * kKeys * 4 : 0), kPlacesBytes = 2 * kKeys * 8;
+  static constexpr int kTotalsAt = kPlacesAt + kPlacesBytes;
   static constexpr int kEnd = kTotalsAt + (kTiled ? 0 : 4 * 16 * (D + 2));
-  static_assert(kTiled || 4 * kStageBytes >= kPagedWarps * 16 * D * 4, "the warps' o lies where the blocks lay");
+  static constexpr int kOStride = D + 8;  // rows that a store meets begin in different banks
+  static_assert(kTiled || 4 * kStageBytes >= kPagedWarps * 16 * kOStride * 4, "the warps' o lies where the blocks lay");
+  static_assert(kTiled || kPlacesBytes >= 4 * 16 * (2 + kPagedWarps * 3), "and their sums where the places lay");
   static_assert(kEnd <= static_cast<int>(kMostSharedBytes));
+  // Of the 164 KiB of an A100's multiprocessor a block takes 1 more: two have room where up to 8 heads share a kv head.
+  static_assert(kTiled || D > 128 || 2 * (kTotalsAt + 4 * 8 * (D + 2) + 1024) <= 164 << 10);
 
   static __device__ int thread() { return static_cast<int>(threadIdx.x); }
   static __device__ int warp() { return thread() / kWarp; }
@@ -150,8 +158,8 @@ class MmaRows {
     return reinterpret_cast<int64_t*>(shared_ + kPlacesAt) + buffer * kKeys;
   }
   // max (16), sum (16), factors (warps, 16), then the warps' max and sum (warps, 16) each.
-  __device__ float* sums() const { return reinterpret_cast<float*>(shared_ + kSumsAt); }
-  __device__ float* warp_o(int w) const { return reinterpret_cast<float*>(shared_ + kStageAt) + w * 16 * D; }
+  __device__ float* sums() const { return reinterpret_cast<float*>(shared_ + kPlacesAt); }
+  __device__ float* warp_o(int w) const { return reinterpret_cast<float*>(shared_ + kStageAt) + w * 16 * kOStride; }
 
   // Columns behind d that are multiplied, as zeros.
   __device__ int behind() const { return (16 - a_.d % 16) % 16; }
@@ -205,11 +213,12 @@ class MmaRows {
     for (int i = thread(); i < 2 * kKeys * kPieces; i += kPagedThreads) {
       const int w = i / (kKeys * kPieces), j = i / kPieces % kKeys, c = i % kPieces * 16;
       const Piece<Kv> raw = load_piece(stage(buffer, w) + j * kRawStride + c);
+      const float scale = kValuesScaled && w == 1 ? scales(buffer, 1)[j] : 1.F;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         Piece<T> x;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) x.x[e] = from_float<T>(static_cast<float>(raw.x[8 * h + e]));
+        for (int e = 0; e < 8; ++e) x.x[e] = from_float<T>(static_cast<float>(raw.x[8 * h + e]) * scale);
         store_piece(tile(buffer, w) + j * kStride + c + 8 * h, x);
       }
     }
@@ -259,8 +268,8 @@ class MmaRows {
     }
   }
 
-  // Scores become probabilities for the maximum so far; o and sum shrink to it (online softmax, Milakov & Gimelshein
-  // 2018).
+  // Scores become probabilities for the maximum so far, times 2^kRaise, which o and sum carry until they are divided; o
+  // and sum shrink to the maximum (online softmax, Milakov & Gimelshein 2018).
   template <int n>
   __device__ __forceinline__ void softmax_of_block(FragmentC (&s)[n], int64_t key, int buffer) {
     const int column = lane() % 4 * 2;
@@ -281,17 +290,18 @@ class MmaRows {
       }
       max = fmaxf(max, __shfl_xor_sync(kFullMask, max, 1));
       max = fmaxf(max, __shfl_xor_sync(kFullMask, max, 2));
-      const float base = max == -INFINITY ? 0.F : max, shrink = exp2_fast(max_[h] - base);
+      const float base = max == -INFINITY ? 0.F : max, shrink = exp2_fast(max_[h] - base), raised = base - kRaise<T>;
       max_[h] = max;
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < n; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float p = exp2_fast(s[i].x[2 * h + e] - base);
+          const float p = exp2_fast(s[i].x[2 * h + e] - raised);
           sum += p;
           s[i].x[2 * h + e] = p;
-          if constexpr (kConverted) s[i].x[2 * h + e] *= scales(buffer, 1)[my_key0() + 8 * i + column + e];
+          if constexpr (kConverted && !kValuesScaled)
+            s[i].x[2 * h + e] *= scales(buffer, 1)[my_key0() + 8 * i + column + e];
         }
       }
       sum_[h] = fmaf(sum_[h], shrink, sum);
@@ -316,8 +326,8 @@ class MmaRows {
       }
 #pragma unroll
       for (int i = 0; i < D / 8; ++i) {
-        warp_o(warp())[row * D + 8 * i + column] = o_[i].x[2 * h];
-        warp_o(warp())[row * D + 8 * i + column + 1] = o_[i].x[2 * h + 1];
+        warp_o(warp())[row * kOStride + 8 * i + column] = o_[i].x[2 * h];
+        warp_o(warp())[row * kOStride + 8 * i + column + 1] = o_[i].x[2 * h + 1];
       }
     }
     __syncthreads();

@@ -90,7 +90,8 @@ struct Tiles {
   }
 
   // 64 of k, `at` in the stage; the first of them is at k in its block.
-  __device__ void multiply(int stage, int at, int64_t k) {
+  __device__ void multiply(int stage, int at, int k) {
+    const int group = static_cast<int>(q.group), groups[2] = {k / group, (k + 32) / group};
     const unsigned char* const from = shared + stage * kStageBytes;
     const unsigned char* const a = from + (my_row() + lane % 16) * kAStride + at + lane / 16 * 16;
     FragmentA high[2], low[2];
@@ -109,7 +110,7 @@ struct Tiles {
             reinterpret_cast<const uint32_t*>(from + kABytes + (my_column() + 8 * j + lane / 4) * kBStride + at / 2);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          b[i] = four_of_int4(words[2 * i + lane % 4 / 2], lane % 2, own_scale(own[j], (k + 32 * (i / 2)) / q.group));
+          b[i] = four_of_int4(words[2 * i + lane % 4 / 2], lane % 2, own_scale(own[j], groups[i / 2]));
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -124,8 +125,8 @@ struct Tiles {
       fetch(i * kStep, i);
       copy_async_commit();
     }
-    int stage = 0;
-    int64_t in_block = 0, block = 0;
+    int stage = 0, in_block = 0;
+    int64_t block = 0;
     for (int64_t k = 0; k < q.padded; k += kStep, stage = stage + 1 == kStages ? 0 : stage + 1) {
       copy_async_wait<kStages - 2>();
       __syncthreads();
@@ -134,7 +135,7 @@ struct Tiles {
       for (int at = 0; at < kStep && k + at < q.padded; at += static_cast<int>(kQuantStep)) {
         if (in_block == 0) begin_block(block);
         multiply(stage, at, in_block);
-        in_block += kQuantStep;
+        in_block += static_cast<int>(kQuantStep);
         if (in_block < q.block && k + at + kQuantStep < q.padded) continue;
         end_block();
         in_block = 0;

@@ -31,8 +31,6 @@ __device__ __forceinline__ int column_of(Rank rank) {
   return static_cast<int>(0xffffffffU - static_cast<unsigned>(rank & 0xffffffffU));
 }
 
-__device__ __forceinline__ int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
-
 struct Row {
   const float* z;
   int64_t v;
@@ -179,7 +177,7 @@ __device__ void add_and_draw(const Row& row, const float* sums, const SampleAsk&
   }
 }
 
-__global__ void sample_scan_kernel(SampleScan a, bool pieces) {
+__global__ void __launch_bounds__(kThreads) sample_scan_kernel(SampleScan a, bool pieces) {
   SHARED(Rank, room, kRoom);
   SHARED(double, raw_sums, kWarps);
   DYN_SHARED(float, sums);
@@ -221,10 +219,17 @@ __global__ void sample_scan_kernel(SampleScan a, bool pieces) {
   if (ask.inv_t > 0 || ask.raw_sum != 0) {
     double raw_sum = 0;
     for (int64_t block = warp; block * kSumColumns < row.v; block += kWarps) {
-      float sum = 0, raw = 0;
-      for (int64_t i = block * kSumColumns + lane; i < smaller_of((block + 1) * kSumColumns, row.v); i += kWarp) {
-        if (ask.inv_t > 0) sum += weight_of(row.z[i], max, ask.inv_t);
-        if (ask.raw_sum != 0) raw += weight_of(row.z[i], max, 1);
+      float z[kSumColumns / kWarp], sum = 0,
+                                    raw = 0;  // the logits are on their way together; weightless behind the last
+#pragma unroll
+      for (int j = 0; j < kSumColumns / kWarp; ++j) {
+        const int64_t i = block * kSumColumns + j * kWarp + lane;
+        z[j] = i < row.v ? row.z[i] : -INFINITY;
+      }
+#pragma unroll
+      for (const float x : z) {
+        if (ask.inv_t > 0) sum += weight_of(x, max, ask.inv_t);
+        if (ask.raw_sum != 0) raw += weight_of(x, max, 1);
       }
       sum = warp_reduce(sum, Sum{});
       raw_sum += static_cast<double>(warp_reduce(raw, Sum{}));

@@ -65,6 +65,43 @@ TEST_CASE("swiglu equals the reference") {
   });
 }
 
+// An operand whose elements begin at a multiple of 16 bytes, with one canary at least behind them.
+struct AlignedArray {
+  Array all;
+  int64_t n;
+  AlignedArray(DType t, int64_t size) : all(t, size + 16 / dtype_bytes(t)), n(size) {}
+  explicit AlignedArray(const Array& of) : AlignedArray(of.type(), of.size()) {
+    for (int64_t i = 0; i < n; ++i) all.set(shift() + i, of[i]);
+  }
+  int64_t shift() {
+    const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(all.data()) % 16);
+    return (16 - past) % 16 / dtype_bytes(all.type());
+  }
+  void* data() { return static_cast<char*>(all.data()) + shift() * dtype_bytes(all.type()); }
+  bool holds(const Array& expected) {
+    return std::memcmp(data(), expected.data(), static_cast<size_t>(n * dtype_bytes(all.type()))) == 0 &&
+           all[shift() + n] == Array(all.type(), 1)[0] && all.canaries_alive();
+  }
+};
+
+TEST_CASE("swiglu: the same bits from operands that begin at 16 bytes") {
+  each_table_and_type([](const Ops& ops, DType t) {
+    for (int64_t f : {4, 8, 17, 24, 40, 1032, 2056, 4104}) {
+      const int64_t rows = 3;
+      const Array x(t, rows * 2 * f, 1, 8), d_y(t, rows * f, 2);
+      Array y(t, rows * f), d_x(t, rows * 2 * f);
+      ops.swiglu_fwd({.y = y.data(), .x = x.data(), .rows = rows, .f = f, .t = t}, {});
+      ops.swiglu_bwd({.d_x = d_x.data(), .d_y = d_y.data(), .x = x.data(), .rows = rows, .f = f, .t = t}, {});
+      AlignedArray x_at(x), d_y_at(d_y), y_at(t, rows * f), d_x_at(t, rows * 2 * f);
+      ops.swiglu_fwd({.y = y_at.data(), .x = x_at.data(), .rows = rows, .f = f, .t = t}, {});
+      ops.swiglu_bwd({.d_x = d_x_at.data(), .d_y = d_y_at.data(), .x = x_at.data(), .rows = rows, .f = f, .t = t}, {});
+      CHECK(y_at.holds(y));
+      CHECK(d_x_at.holds(d_x));
+      CHECK(x_at.holds(x));
+    }
+  });
+}
+
 TEST_CASE("activations: huge, infinite and NaN inputs") {
   each_table_and_type([](const Ops& ops, DType t) {
     const double inf = INFINITY, in[] = {1e4, -1e4, 90, -90, 1e30, -1e30, inf, NAN};

@@ -122,3 +122,53 @@ TEST_CASE("paged prefill: without a workspace, and in a fixed order, every query
     }
   }
 }
+
+// Fewer queries than a block of rows has, so that each is gone through alone, beside what decodes and what goes in
+// blocks; in contexts of several chunks.
+TEST_CASE("paged prefill: a few queries behind long contexts, by the definition, bit-equal alone and one by one") {
+  const Case few[] = {{{2, 1, 64, {262, 515, 1, 290, 258}}, {2, 7, 1, 16, 15}, 16},
+                      {{20, 1, 24, {258, 0, 280}}, {2, 0, 5}, 7}};
+  const Types types[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::f16, DType::i8}};
+  for (const auto& [t, kv_t] : types) {
+    for (const Case& c : few) {
+      const Inputs in = random_inputs(c.shape, t);
+      for (const Backend& b : backends(t)) {
+        CAPTURE(describe(c.shape, b, t));
+        Run run(c.shape, t, in);
+        Pool pool(c.shape, t, c.page, kv_t);
+        pool.fill(b, run, 1);
+        const Reference r = reference(c.shape, pool.held_inputs(in), t, false, static_cast<double>(run.scale));
+        const std::vector<double> empty(r.o.value.size());
+        for (bool fixed : {false, true}) {
+          CAPTURE(fixed);
+          pool.fixed_order = fixed;
+          pool.result = r.o.value;
+          pool.attend(b, run, before(c), c.queries, 2);
+          CHECK(pool.result != r.o.value);
+          CHECK(worst(r.o, pool.result).ratio <= 1);
+          pool.result = empty;
+          pool.attend(b, run, before(c), c.queries, 1);
+          const std::vector<double> once = pool.result;
+          pool.result = empty;
+          if (fixed) {  // the i-th query of all
+            for (int32_t i = 0; i < 16; ++i) {
+              std::vector<int32_t> first = before(c), one;
+              for (size_t s = 0; s < c.queries.size(); ++s) {
+                one.push_back(i < c.queries[s] ? 1 : 0);
+                first[s] += i;
+              }
+              pool.attend(b, run, first, one, 2);
+            }
+          } else {
+            for (size_t s = 0; s < c.queries.size(); ++s) {
+              std::vector<int32_t> alone(c.queries.size());
+              alone[s] = c.queries[s];
+              pool.attend(b, run, before(c), alone, 2);
+            }
+          }
+          CHECK(pool.result == once);
+        }
+      }
+    }
+  }
+}
