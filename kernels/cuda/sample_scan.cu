@@ -219,8 +219,8 @@ __global__ void __launch_bounds__(kThreads) sample_scan_kernel(SampleScan a, boo
   if (ask.inv_t > 0 || ask.raw_sum != 0) {
     double raw_sum = 0;
     for (int64_t block = warp; block * kSumColumns < row.v; block += kWarps) {
-      float z[kSumColumns / kWarp], sum = 0,
-                                    raw = 0;  // the logits are on their way together; weightless behind the last
+      float z[kSumColumns / kWarp];  // on their way together; weightless behind the last
+      float sum = 0, raw = 0;
 #pragma unroll
       for (int j = 0; j < kSumColumns / kWarp; ++j) {
         const int64_t i = block * kSumColumns + j * kWarp + lane;

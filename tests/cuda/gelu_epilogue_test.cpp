@@ -1,11 +1,10 @@
 // Which products with GELU cuBLASLt makes and which are made in parts, as the simulator's twin of it counts; and what
 // that twin refuses.
-#include "kernels/device_sizes.h"
-
 #include <doctest/doctest.h>
 
 #include <vector>
 
+#include "kernels/device_sizes.h"
 #include "tests/cuda/cuda_tables.h"
 
 // After the above: the toolkit's names.
