@@ -2,6 +2,7 @@
 #include "kernels/cuda/quant_layout.cuh"
 #include "kernels/cuda/quant_rounding.cuh"
 #include "kernels/cuda/table.h"
+#include "kernels/device_sizes.h"
 
 namespace rw::cuda {
 namespace {
