@@ -31,6 +31,8 @@ static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 constexpr double kRollCallS = 5;  // ranks that give up a little later are heard
 constexpr double kFarewellS = 5;  // for peers that leave a communicator together
 
+constexpr const char* kGaveUp = "this rank gave up: the first error says why";
+
 ncclDataType_t nccl_type(DType t) {
   switch (t) {
     case DType::f32: return ncclFloat32;
@@ -119,7 +121,10 @@ struct NcclChannel::State {
       if (result == ncclInProgress && patience.waited_s() > c.timeout_s) c.family->fail(what, channel);
     }
     if (result == ncclSuccess) return;
-    c.family->fail(what + ": NCCL: " + words(result), nullptr);
+    {
+      std::lock_guard lock(c.family->mutex());
+      c.family->fail(what + ": NCCL: " + words(result), nullptr);
+    }
     c.family->check();
   }
 
@@ -158,6 +163,50 @@ struct NcclChannel::State {
     return result == ncclSuccess || result == ncclInProgress ? end : result;
   }
 
+  // Leaves the communicator, together with the peers.
+  void finalize() noexcept {
+    Patience patience(nullptr, true);
+    bool is_begun = false;
+    while (true) {
+      {
+        std::lock_guard lock(c.family->mutex());
+        if (comm == nullptr) return;
+        ncclResult_t result = ncclSuccess;
+        if (!is_begun) result = ncclCommFinalize(comm);
+        else if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) result = ncclInternalError;
+        is_begun = true;
+        if (result == ncclSuccess) break;
+        if (result != ncclInProgress || patience.waited_s() > kFarewellS)
+          return c.family->fail(fmt::format("leaving (group {}): peers did not leave within {}", nccl::backend_name(),
+                                            format_seconds(kFarewellS)),
+                                nullptr);
+      }
+      patience.pause();
+    }
+    ncclComm_t mine = nullptr;
+    {
+      std::lock_guard lock(c.family->mutex());
+      mine = std::exchange(comm, nullptr);
+    }
+    if (mine != nullptr) ncclCommDestroy(mine);
+  }
+
+  // Of registered memory (handle null: of other), which nothing uses afterwards; false: NCCL may still know it. Waits
+  // before it takes the lock, which whoever ends the wait needs.
+  bool release(void* handle) noexcept {
+    if (std::uncaught_exceptions() > 0 &&
+        (cudaStreamQuery(stream) == cudaErrorNotReady || cudaStreamQuery(compute) == cudaErrorNotReady))
+      c.family->fail(kGaveUp, nullptr);
+    cudaStreamSynchronize(stream);
+    cudaStreamSynchronize(compute);
+    if (handle == nullptr) return true;
+    {
+      std::lock_guard lock(c.family->mutex());
+      if (comm != nullptr) return ncclCommDeregister(comm, handle) == ncclSuccess;
+    }
+    return c.family->settle();
+  }
+
   Attendance attendance() const { return {.channel = c.number, .started = next()}; }
 };
 
@@ -190,14 +239,15 @@ NcclChannel::NcclChannel(NcclChannelConfig config) : s_(std::make_unique<State>(
   std::memcpy(&id, s_->c.id.data(), sizeof id);
   ncclConfig_t options = NCCL_CONFIG_INITIALIZER;
   options.blocking = 0;
+  if (s_->c.max_ctas > 0) options.maxCTAs = s_->c.max_ctas;
   s_->c.family->enter(this);
   try {
     s_->call(fmt::format("connecting {} ranks (group {})", s_->c.members.size(), nccl::backend_name()), this, [&] {
       return ncclCommInitRankConfig(&s_->comm, static_cast<int>(s_->c.members.size()), id, s_->c.rank, &options);
     });
   } catch (...) {
+    s_->c.family->fail(fmt::format("connecting (group {})", nccl::backend_name()), nullptr);
     s_->c.family->leave(this);
-    abort();
     cudaStreamDestroy(s_->stream);
     throw;
   }
@@ -205,22 +255,13 @@ NcclChannel::NcclChannel(NcclChannelConfig config) : s_(std::make_unique<State>(
 
 NcclChannel::~NcclChannel() {
   State& s = *s_;
+  if (std::uncaught_exceptions() > 0) s.c.family->fail(kGaveUp, nullptr);
   try {
-    if (std::uncaught_exceptions() == 0 && !s.ops.empty() && !s.ops.back().is_captured) wait_on_host(s.next() - 1);
+    if (!s.c.family->has_failed() && !s.ops.empty() && !s.ops.back().is_captured) wait_on_host(s.next() - 1);
   } catch (const std::exception&) {  // told by the next call of the family
   }
+  s.finalize();
   s.c.family->leave(this);
-  if (std::uncaught_exceptions() > 0 || s.c.family->has_failed()) abort();
-  if (s.comm != nullptr) {
-    Patience patience(nullptr, true);
-    ncclResult_t result = ncclCommFinalize(s.comm);
-    while (result == ncclInProgress && patience.waited_s() < kFarewellS) {
-      patience.pause();
-      if (ncclCommGetAsyncError(s.comm, &result) != ncclSuccess) break;
-    }
-    if (result == ncclSuccess) ncclCommDestroy(s.comm);
-    else abort();
-  }
   while (!s.ops.empty()) s.drop_first();
   cudaStreamDestroy(s.stream);
 }
@@ -335,24 +376,46 @@ void NcclChannel::wait_on_host(int64_t number) {
   }
 }
 
-std::shared_ptr<void> NcclChannel::allocate(const std::shared_ptr<NcclChannel>& channel, int64_t bytes) {
+struct NcclChannel::Memory {
+  std::weak_ptr<NcclChannel> of;
+  cudaStream_t compute;
   void *data = nullptr, *handle = nullptr;
-  if (ncclMemAlloc(&data, static_cast<size_t>(bytes)) != ncclSuccess) return nullptr;
-  State& s = *channel->s_;
-  RW_EXPECT_CUDA(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), s.compute));
-  {
-    std::lock_guard lock(s.c.family->mutex());
-    if (s.comm == nullptr || ncclCommRegister(s.comm, data, static_cast<size_t>(bytes), &handle) != ncclSuccess)
-      handle = nullptr;  // it works without, through NCCL's own buffers
+
+  Memory(const std::shared_ptr<NcclChannel>& channel) : of(channel), compute(channel->s_->compute) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (data == nullptr) return;
+    bool is_free = true;
+    if (const auto channel = of.lock()) is_free = channel->s_->release(handle);
+    else cudaStreamSynchronize(compute);
+    if (is_free) ncclMemFree(data);
   }
-  return {data, [handle, of = std::weak_ptr<NcclChannel>(channel)](void* block) {
-            if (const auto alive = of.lock(); alive && handle != nullptr) {
-              std::lock_guard lock(alive->s_->c.family->mutex());
-              cudaStreamSynchronize(alive->s_->stream);
-              if (alive->s_->comm != nullptr) ncclCommDeregister(alive->s_->comm, handle);
-            }
-            ncclMemFree(block);
-          }};
+  void deregister() {
+    const auto channel = of.lock();
+    std::lock_guard lock(channel->s_->c.family->mutex());
+    if (handle != nullptr && channel->s_->comm != nullptr) ncclCommDeregister(channel->s_->comm, handle);
+    handle = nullptr;
+  }
+};
+
+// Operations on memory that some ranks registered and others did not are undefined (ncclCommRegister); on memory that
+// nobody registered they go through NCCL's own buffers.
+std::shared_ptr<void> NcclChannel::allocate(const std::shared_ptr<NcclChannel>& channel, int64_t bytes,
+                                            const std::function<bool(bool)>& agree) {
+  State& s = *channel->s_;
+  const auto memory = std::make_shared<Memory>(channel);
+  const auto size = static_cast<size_t>(bytes);
+  if (ncclMemAlloc(&memory->data, size) != ncclSuccess) memory->data = nullptr;
+  if (memory->data != nullptr) {
+    RW_EXPECT_CUDA(cudaMemsetAsync(memory->data, 0, size, s.compute));
+    std::lock_guard lock(s.c.family->mutex());
+    if (s.comm == nullptr || ncclCommRegister(s.comm, memory->data, size, &memory->handle) != ncclSuccess)
+      memory->handle = nullptr;
+  }
+  if (!agree(memory->handle != nullptr)) memory->deregister();
+  if (memory->data == nullptr) return nullptr;
+  return {memory, memory->data};
 }
 
 std::optional<NcclChannel::Trouble> NcclChannel::trouble() {
@@ -365,8 +428,8 @@ std::optional<NcclChannel::Trouble> NcclChannel::trouble() {
   }
   for (size_t i = 0; i < s.ops.size(); ++i) {
     Op& op = s.ops[i];
-    if (op.is_captured || event_reached(op.end)) continue;
-    if (op.began_s < 0 && event_reached(op.begin)) op.began_s = now_s();
+    if (op.is_captured || event_ended(op.end)) continue;
+    if (op.began_s < 0 && event_ended(op.begin)) op.began_s = now_s();
     if (op.began_s < 0 || now_s() - op.began_s < s.c.timeout_s) break;
     return Trouble{s.describe(op, s.first + static_cast<int64_t>(i)), true};
   }
@@ -375,18 +438,17 @@ std::optional<NcclChannel::Trouble> NcclChannel::trouble() {
 
 std::string NcclChannel::oldest() const {
   for (size_t i = 0; i < s_->ops.size(); ++i)
-    if (!s_->ops[i].is_captured && !event_reached(s_->ops[i].end))
+    if (!s_->ops[i].is_captured && !event_ended(s_->ops[i].end))
       return s_->describe(s_->ops[i], s_->first + static_cast<int64_t>(i));
   return s_->is_recorded ? fmt::format("a recorded step (group {})", nccl::backend_name()) : "";
 }
 
-void NcclChannel::abort() {
-  std::lock_guard lock(s_->c.family->mutex());
+void* NcclChannel::give_up() noexcept {
   State& s = *s_;
-  if (s.comm == nullptr) return;
-  const auto is_under_way = [](const Op& op) { return !op.is_captured && !event_reached(op.end); };
+  if (s.comm == nullptr) return nullptr;
+  const auto is_under_way = [](const Op& op) { return !op.is_captured && !event_ended(op.end); };
   s.aborted_from = s.first + (std::find_if(s.ops.begin(), s.ops.end(), is_under_way) - s.ops.begin());
-  ncclCommAbort(std::exchange(s.comm, nullptr));
+  return std::exchange(s.comm, nullptr);
 }
 
 std::string NcclChannel::ask_peers(const std::string& operation) {

@@ -31,13 +31,14 @@ struct NcclChannelConfig {
   std::shared_ptr<RollCall> roll_call;
   void* compute = nullptr;  // the device's stream
   double timeout_s = 0;
+  int max_ctas = 0;  // of the GPU's that an operation may hold while it waits; 0: as NCCL likes
 };
 
 class NcclChannel {
  public:
   // Collective over the members.
   explicit NcclChannel(NcclChannelConfig config);
-  // Waits for what is under way; aborts it when an exception is on its way up.
+  // Waits for what is under way; fails the family when an exception is on its way up.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
@@ -63,9 +64,11 @@ class NcclChannel {
   // That operations took on the channel's stream, those that are done, since the last call; of recorded ones none.
   double take_seconds();
 
-  // Zeroed device memory, registered with the communicator where the library can; null when there is none left. It
-  // may outlive the channel.
-  static std::shared_ptr<void> allocate(const std::shared_ptr<NcclChannel>& channel, int64_t bytes);
+  // Zeroed device memory, registered with the communicator where the library can on all ranks; null when there is none
+  // left. `agree` is collective, and says whether all ranks gave it true. The memory may outlive the channel, not the
+  // device. Its end waits for the compute stream and the channel's.
+  static std::shared_ptr<void> allocate(const std::shared_ptr<NcclChannel>& channel, int64_t bytes,
+                                        const std::function<bool(bool)>& agree);
 
   // For the family, under its lock.
   struct Trouble {
@@ -74,11 +77,13 @@ class NcclChannel {
   };
   std::optional<Trouble> trouble();
   std::string oldest() const;  // "all_reduce #3 (4.0 MiB, group nccl)" that is, or may be, under way; ""
-  void abort();
+  // The communicator, an ncclComm_t that is to be aborted; null when it is gone.
+  void* give_up() noexcept;
   std::string ask_peers(const std::string& operation);
 
  private:
   struct State;
+  struct Memory;
   std::unique_ptr<State> s_;
 };
 

@@ -21,6 +21,11 @@
 namespace rw {
 namespace {
 
+// A receive holds its CTAs for as long as it waits for its message: up to 16 on NVLink, from 1 MiB on, which kernels
+// then lack. NCCL has as many channels for messages between two ranks as it has CTAs (ncclTopoComputeP2pChannels() in
+// NCCL 2.28: "honor comm->max/minCTAs for p2pnChannels").
+constexpr int kEdgeCtas = 4;
+
 class NcclComm final : public Comm {
  public:
   NcclComm(Comm& host, Device& device, std::shared_ptr<NcclFamily> family)
@@ -53,13 +58,9 @@ class NcclComm final : public Comm {
     family_->check();
     const int64_t asked = std::max<int64_t>(bytes, 1);
     std::shared_ptr<void> owner;
-    if (channel_ != nullptr) owner = NcclChannel::allocate(channel_, asked);
-    if (owner == nullptr) {
-      DeviceMemory* memory = device_.memory();
-      owner = {memory->allocate(asked), [memory](void* block) {
-                 if (block != nullptr) memory->release(block);
-               }};
-    }
+    if (channel_ != nullptr)
+      owner = NcclChannel::allocate(channel_, asked, [this](bool mine) { return on_all_ranks(mine); });
+    if (owner == nullptr) owner = plain_memory(asked);
     if (owner == nullptr)
       fail(ErrorKind::runtime,
            "out of memory on {}: a communicator asked for {}, {} are available; use a smaller "
@@ -127,9 +128,9 @@ class NcclComm final : public Comm {
       if (mine) edges_[edge] = std::move(channel);
     }
     // The first message over an edge waits for the peer, whatever its start promises: it passes here.
+    const std::shared_ptr<void> word = plain_memory(1);
+    if (word == nullptr) fail(ErrorKind::runtime, "out of memory on {}: a word for a message", device_.name());
     for (const auto& [edge, channel] : edges_) {
-      const std::shared_ptr<void> word = NcclChannel::allocate(channel, 1);
-      if (word == nullptr) fail(ErrorKind::runtime, "out of memory on {}: a word for a message", device_.name());
       channel->wait_on_host(edge.from == rank() ? channel->send(word.get(), 1, 1) : channel->recv(word.get(), 1, 0));
     }
   }
@@ -251,6 +252,18 @@ class NcclComm final : public Comm {
     return at->second.get();
   }
 
+  std::shared_ptr<void> plain_memory(int64_t bytes) const {
+    DeviceMemory* memory = device_.memory();
+    return {memory->allocate(bytes), [memory](void* block) {
+              if (block != nullptr) memory->release(block);
+            }};
+  }
+  bool on_all_ranks(bool mine) {
+    int64_t all = mine ? 1 : 0;
+    wait(on_host(host().all_reduce_start(&all, 1, DType::i64, ReduceOp::min)));
+    return all != 0;
+  }
+
   static bool on_device(const void* data, int64_t n) { return n > 0 && is_device_memory(data); }
   void check_message_ends(const char* what, int64_t bytes, int peer, int tag) const {
     CHECK(peer >= 0 && peer < size() && bytes >= 0 && tag >= 0, "%s %lld bytes, rank %d of %d, tag %d", what,
@@ -279,7 +292,8 @@ class NcclComm final : public Comm {
                                                            .family = family_,
                                                            .roll_call = roll_call_,
                                                            .compute = device_.stream().native,
-                                                           .timeout_s = timeout_s_});
+                                                           .timeout_s = timeout_s_,
+                                                           .max_ctas = number > 0 ? kEdgeCtas : 0});
   }
 
   Request open(const Open& operation, bool is_mail) {

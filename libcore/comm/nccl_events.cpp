@@ -38,6 +38,12 @@ bool event_reached(void* event) {
   return true;
 }
 
+bool event_ended(void* event) noexcept {
+  const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (code == cudaErrorNotReady) cudaGetLastError();
+  return code != cudaErrorNotReady;
+}
+
 double event_seconds(void* begin, void* end) {
   float ms = 0;
   RW_EXPECT_CUDA(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));

@@ -25,6 +25,8 @@ class EventPool {
 };
 
 bool event_reached(void* event);
+// The same without throwing, for those who look after others or clean up: what a device that failed lost has ended.
+bool event_ended(void* event) noexcept;
 double event_seconds(void* begin, void* end);  // of a timed pool, both reached
 bool is_capturing(void* stream);  // a graph is being recorded: nothing may be asked about what is put on it
 

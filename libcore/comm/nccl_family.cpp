@@ -1,6 +1,7 @@
 #include "libcore/comm/nccl_family.h"
 
 #include <exception>
+#include <utility>
 
 #include "libcore/base/error.h"
 #include "libcore/comm/nccl_channel.h"
@@ -8,6 +9,7 @@
 namespace rw {
 
 NcclFamily::NcclFamily() : lookout_([this] { look(); }) {}
+NcclFamily::~NcclFamily() { settle(); }  // while all that the aborted communicators are of is there
 
 void NcclFamily::enter(NcclChannel* channel) {
   std::lock_guard lock(mutex_);
@@ -27,7 +29,15 @@ void NcclFamily::leave(Comm* host) {
   std::erase(hosts_, host);
 }
 
-void NcclFamily::look() {
+void NcclFamily::look() noexcept {
+  try {
+    look_around();
+  } catch (const std::exception& e) {  // nobody above could tell it
+    fail(std::string("looking after communicators: ") + e.what(), nullptr);
+  }
+}
+
+void NcclFamily::look_around() {
   std::lock_guard lock(mutex_);
   if (has_failed_) return;
   for (NcclChannel* channel : channels_) {
@@ -46,13 +56,16 @@ void NcclFamily::look() {
   }
 }
 
-void NcclFamily::fail(const std::string& what, NcclChannel* at) {
+void NcclFamily::fail(const std::string& what, NcclChannel* at) noexcept {
   std::lock_guard lock(mutex_);
   if (has_failed_) return;
   failure_ = what;
   failed_at_ = at;
   has_failed_ = true;
-  for (NcclChannel* channel : channels_) channel->abort();
+  std::vector<void*> comms;
+  for (NcclChannel* channel : channels_)
+    if (void* comm = channel->give_up()) comms.push_back(comm);
+  aborter_.start(std::move(comms));
 }
 
 void NcclFamily::check() {

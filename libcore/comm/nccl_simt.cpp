@@ -1,31 +1,49 @@
 // NCCL's functions, as far as we call them, in the simulator: operations are work on a stream that is polled until the
 // host communicator that each communicator is lent has done them. They go through staging memory of the host, in the
 // host communicator's order of additions.
+//
+// NCCL's rules for ends are here too, at their strictest: ncclCommAbort() blocks while a recorded step holds an
+// operation of the communicator, and while another communicator of the rank, not aborted with it, has an operation
+// under way.
 #include "kernels/simt/runtime.cuh"
 // The simulator's header comes first: it defines the toolkit's words away.
 #include <nccl.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
 #include "libcore/comm/nccl_backend.h"
+#include "libcore/comm/nccl_simt.h"
 
 namespace rw::nccl {
 
 namespace {
 
 constexpr double kLookEveryS = 0.01;
+constexpr int kDefaultCtas = 16;  // of messages between two GPUs of a node with NVLink
 
-// Of the thread that makes communicators; called by whichever polls their work.
+struct Member;
+
+// Of the thread that makes communicators: its rank. `look` is called by whichever thread polls their work.
 struct Lookouts {
   std::vector<const std::function<void()>*> all;
   double last_s = 0;
   bool is_looking = false;
+  std::mutex mutex;  // of what another thread aborts
+  std::vector<std::weak_ptr<Member>> members;
+  std::vector<std::shared_ptr<Member>> aborted;  // their host communicators are this thread's to end
+  std::atomic<int64_t> message_ctas{0}, most_message_ctas{0}, registered{0};
+  int to_refuse = 0;
 
   void look() {
     if (is_looking || now_s() - last_s < kLookEveryS) return;
@@ -76,7 +94,10 @@ struct Moving {
 struct Member {
   std::unique_ptr<Comm> host;
   std::shared_ptr<Lookouts> lookouts;
-  bool is_aborted = false;
+  int ctas = kDefaultCtas;
+  std::atomic<bool> is_aborted{false};
+  std::atomic<int64_t> n_recorded{0};   // operations in recorded steps
+  std::atomic<int64_t> n_under_way{0};  // operations that began
   std::string error;
   std::vector<std::vector<Moving>> left;  // by aborted work: the host communicator may still hold its addresses
 
@@ -135,16 +156,36 @@ void Member::finish(const Call& c, const Moving& m) const {
   else std::memcpy(c.to, m.data.data(), m.data.size());
 }
 
+// Adds to a count for as long as it lives.
+class Counted {
+ public:
+  Counted(std::shared_ptr<void> owner, std::atomic<int64_t>& count, int64_t n)
+      : owner_(std::move(owner)), count_(count), n_(n) {
+    count_ += n_;
+  }
+  ~Counted() { count_ -= n_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::shared_ptr<void> owner_;  // of the count
+  std::atomic<int64_t>& count_;
+  int64_t n_;
+};
+
 // The calls of a group, together. What counts is held by value: a recorded step begins each replay with it as it is
 // here.
 struct Work {
   std::shared_ptr<Member> member;
   std::vector<Call> calls;
+  std::shared_ptr<Counted> recorded = nullptr;  // in a graph: counted as long as that lives
   std::vector<Moving> moving = {};
+  std::shared_ptr<Counted> under_way = nullptr, ctas = nullptr;
 
   bool operator()() {
     Member& m = *member;
     if (m.is_aborted) {
+      under_way = ctas = nullptr;
       m.left.push_back(std::move(moving));
       return true;
     }
@@ -162,15 +203,44 @@ struct Work {
 
   bool move() {
     Member& m = *member;
-    if (moving.empty())
-      for (const Call& c : calls) moving.push_back(m.start(c));
+    if (moving.empty()) begin();
     m.host->progress();
     for (const Moving& part : moving)
       if (!m.host->done(part.request)) return false;
     for (size_t i = 0; i < calls.size(); ++i) m.finish(calls[i], moving[i]);
+    under_way = ctas = nullptr;
     return true;
   }
+
+  void begin() {
+    for (const Call& c : calls) moving.push_back(member->start(c));
+    under_way = std::make_shared<Counted>(member, member->n_under_way, 1);
+    if (calls[0].kind != Kind::send && calls[0].kind != Kind::recv) return;
+    Lookouts& rank = *member->lookouts;
+    ctas = std::make_shared<Counted>(member->lookouts, rank.message_ctas, member->ctas);
+    rank.most_message_ctas = std::max(rank.most_message_ctas.load(), rank.message_ctas.load());
+  }
 };
+
+// Whether an abort of these returns.
+bool may_abort(const std::vector<std::shared_ptr<Member>>& members) {
+  for (const auto& m : members)
+    if (m->n_recorded > 0) return false;
+  Lookouts& rank = *members[0]->lookouts;
+  const std::lock_guard lock(rank.mutex);
+  return std::none_of(rank.members.begin(), rank.members.end(), [](const std::weak_ptr<Member>& other) {
+    const auto m = other.lock();
+    return m != nullptr && !m->is_aborted && m->n_under_way > 0;
+  });
+}
+
+void abort_together(std::vector<std::shared_ptr<Member>> members) {
+  if (members.empty()) return;
+  while (!may_abort(members)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto rank = members[0]->lookouts;
+  const std::lock_guard lock(rank->mutex);
+  if (!rank->all.empty()) std::move(members.begin(), members.end(), std::back_inserter(rank->aborted));
+}
 
 DType type_of(ncclDataType_t t) {
   switch (t) {
@@ -199,7 +269,16 @@ void move_streams() { simt::poll_streams(); }
 Lookout::Lookout(std::function<void()> look) : state_(std::make_unique<State>(State{std::move(look), lookouts()})) {
   state_->among->all.push_back(&state_->look);
 }
-Lookout::~Lookout() { std::erase(state_->among->all, &state_->look); }
+Lookout::~Lookout() {
+  std::vector<std::shared_ptr<Member>> aborted;
+  const std::lock_guard lock(state_->among->mutex);
+  std::erase(state_->among->all, &state_->look);
+  std::swap(aborted, state_->among->aborted);
+}
+
+void refuse_registrations(int n) { lookouts()->to_refuse = n; }
+int64_t registered_blocks() { return lookouts()->registered; }
+int64_t most_message_ctas() { return lookouts()->most_message_ctas; }
 
 }  // namespace rw::nccl
 
@@ -216,16 +295,25 @@ struct Group {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
   std::vector<Call> calls;
+  std::vector<std::shared_ptr<Member>> to_abort;
 };
 Group& group() {
   thread_local Group of_thread;
   return of_thread;
 }
 
+void enqueue(const std::shared_ptr<Member>& member, cudaStream_t stream, std::vector<Call> calls) {
+  Work work{.member = member, .calls = std::move(calls)};
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  if (status != cudaStreamCaptureStatusNone) work.recorded = std::make_shared<Counted>(member, member->n_recorded, 1);
+  rw::simt::enqueue_polled(stream, std::move(work));
+}
+
 ncclResult_t put(ncclComm_t comm, cudaStream_t stream, const Call& call) {
   Group& g = group();
   if (g.depth == 0) {
-    rw::simt::enqueue_polled(stream, Work{.member = comm->member, .calls = {call}});
+    enqueue(comm->member, stream, {call});
     return ncclSuccess;
   }
   CHECK(g.calls.empty() || (g.comm == comm && g.stream == stream), "a group of one communicator and one stream");
@@ -245,12 +333,22 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
   return ncclSuccess;
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, int rank, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, int rank, ncclConfig_t* config) {
   std::unique_ptr<rw::Comm> host = std::move(lent());
   if (host == nullptr || host->size() != ranks || host->rank() != rank) return ncclInvalidUsage;
-  *comm = new ncclComm{std::make_shared<Member>()};
-  (*comm)->member->host = std::move(host);
-  (*comm)->member->lookouts = lookouts();
+  const ncclConfig_t untouched = NCCL_CONFIG_INITIALIZER;
+  const bool is_limited = config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+  if (config->size != untouched.size || config->magic != untouched.magic || config->version != untouched.version ||
+      config->blocking != 0 || (is_limited && config->maxCTAs < 1))
+    return ncclInvalidArgument;
+  const auto member = std::make_shared<Member>();
+  member->host = std::move(host);
+  member->lookouts = lookouts();
+  if (is_limited) member->ctas = std::min(kDefaultCtas, config->maxCTAs);
+  const std::lock_guard lock(member->lookouts->mutex);
+  std::erase_if(member->lookouts->members, [](const std::weak_ptr<Member>& m) { return m.expired(); });
+  member->lookouts->members.push_back(member);
+  *comm = new ncclComm{member};
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
@@ -260,7 +358,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->member->is_aborted = true;
+  group().to_abort.push_back(std::move(comm->member));
   delete comm;
+  if (group().depth == 0) abort_together(std::exchange(group().to_abort, {}));
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
@@ -283,11 +383,20 @@ ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
   return ncclUnhandledCudaError;
 }
 ncclResult_t ncclMemFree(void* data) { return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; }
-ncclResult_t ncclCommRegister(const ncclComm_t, void* data, size_t, void** handle) {
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t, void** handle) {
+  Lookouts& rank = *comm->member->lookouts;
+  if (rank.to_refuse > 0) {
+    --rank.to_refuse;
+    return ncclSystemError;
+  }
+  ++rank.registered;
   *handle = data;
   return ncclSuccess;
 }
-ncclResult_t ncclCommDeregister(const ncclComm_t, void*) { return ncclSuccess; }
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
+  --comm->member->lookouts->registered;
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGroupStart() {
   ++group().depth;
@@ -295,8 +404,9 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   Group& g = group();
-  if (--g.depth > 0 || g.calls.empty()) return ncclSuccess;
-  rw::simt::enqueue_polled(g.stream, Work{.member = g.comm->member, .calls = std::exchange(g.calls, {})});
+  if (--g.depth > 0) return ncclSuccess;
+  abort_together(std::exchange(g.to_abort, {}));
+  if (!g.calls.empty()) enqueue(g.comm->member, g.stream, std::exchange(g.calls, {}));
   return ncclSuccess;
 }
 
