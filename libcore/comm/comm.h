@@ -95,7 +95,8 @@ class Comm {
   virtual void look_for_dead_peers() {}
   virtual bool done(Request request) = 0;  // after some progress()
   virtual void wait(Request request) = 0;
-  // Whether wait() may block. Where the data lies on a device, the device waits and the host goes on.
+  // Whether wait() may block. Where the data lies on a device, the device waits and the host goes on. A default request
+  // stands for prepared messages.
   virtual bool wait_blocks(Request) { return true; }
   // Whether the device did what wait() made it wait for.
   virtual bool device_did(Request) { return true; }

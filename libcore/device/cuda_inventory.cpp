@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "libcore/base/error.h"
 #include "libcore/device/cuda_errors.h"
 #include "libcore/device/inventory.h"
@@ -49,9 +51,17 @@ DeviceInfo info_of(int index, int n) {
   return info;
 }
 
+// A GPU's streams share 8 hardware queues unless told otherwise, and a kernel that waits for a peer holds up what comes
+// behind it in its queue, whatever its stream. The driver reads this when the first call makes it start.
+void ask_for_queues() {
+  static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static_cast<void>(once);
+}
+
 }  // namespace
 
 DeviceInventory cuda_inventory() {
+  ask_for_queues();
   return as_errors([] {
     DeviceInventory all;
     int n = 0;

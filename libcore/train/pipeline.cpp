@@ -1,5 +1,7 @@
 #include "libcore/train/pipeline.h"
 
+#include <utility>
+
 #include "libcore/base/check.h"
 #include "libcore/base/clock.h"
 
@@ -9,11 +11,10 @@ Pipeline::Pipeline(const Layout& layout, Mesh& mesh, Stage& stage, CommRecord& r
     : layout_(layout), mesh_(mesh), stage_(stage), record_(record) {
   actions_ = pipeline_actions(layout.pipeline(), static_cast<int>(mesh.place.pp));
   for (int64_t c = 0; c < layout.vpp; ++c) slots_.emplace_back(static_cast<size_t>(stage.slots(c)));
-  for (const Action& a : actions_) {
-    if (a.kind == ActionKind::forward && previous(a.chunk).exists) to_receive_.push_back(a);
-    if ((a.kind == ActionKind::backward || a.kind == ActionKind::backward_input) && next(a.chunk).exists)
-      to_receive_grad_.push_back(a);
-  }
+  const PipelineShape shape = layout.pipeline();
+  const int me = static_cast<int>(mesh.place.pp);
+  for (const Action& a : actions_)
+    if (receives(shape, me, a)) (a.kind == ActionKind::forward ? to_receive_ : to_receive_grad_).push_back(a);
   // Activations go up the stages, their gradients down; with virtual stages also from the last to the first.
   std::vector<MessageEdge> up, down;
   const int stages = static_cast<int>(layout.pp);
@@ -24,6 +25,10 @@ Pipeline::Pipeline(const Layout& layout, Mesh& mesh, Stage& stage, CommRecord& r
   }
   mesh_.pp_forward->prepare_messages(up);
   mesh_.pp_backward->prepare_messages(down);
+  if (mesh_.pp_forward->wait_blocks({})) return;
+  std::vector<int64_t> slots;
+  for (int64_t c = 0; c < layout.vpp; ++c) slots.push_back(stage.slots(c));
+  due_receives_ = receives_before(shape, me, slots);
 }
 
 Pipeline::Neighbour Pipeline::previous(int64_t chunk) const {
@@ -53,32 +58,47 @@ void Pipeline::wait_for(Comm& comm, Request request) {
   waited_s_ += now_s() - start;
 }
 
-bool Pipeline::post_forward(const Action& a) {
-  const Stage::At at{a.chunk, a.micro_batch};
-  Slot& s = slot(at);
-  if (s.holds >= 0) return false;
-  s.recv = mesh_.pp_forward->recv_start(stage_.input(at), stage_.stream_bytes(rows_),
-                                        static_cast<int>(previous(a.chunk).stage), tag(at, false));
-  s.posted = a.micro_batch;
-  s.holds = a.micro_batch;
-  return true;
+// A gradient arrives where the result lay, once that is sent.
+bool Pipeline::has_room(const Action& a) {
+  const Slot& s = slot({a.chunk, a.micro_batch});
+  return a.kind == ActionKind::forward ? s.holds < 0 : s.holds == a.micro_batch && s.sent == a.micro_batch;
 }
 
-// The gradient arrives where the result lay, once that is sent.
-bool Pipeline::post_backward(const Action& a) {
+void Pipeline::post(const Action& a) {
   const Stage::At at{a.chunk, a.micro_batch};
+  const int64_t bytes = stage_.stream_bytes(rows_);
   Slot& s = slot(at);
-  if (s.holds != a.micro_batch || s.sent != a.micro_batch || !mesh_.pp_forward->done(s.send)) return false;
-  s.recv_grad = mesh_.pp_backward->recv_start(stage_.output(at), stage_.stream_bytes(rows_),
-                                              static_cast<int>(next(a.chunk).stage), tag(at, true));
-  s.posted_grad = a.micro_batch;
-  return true;
+  if (a.kind == ActionKind::forward) {
+    s.recv = mesh_.pp_forward->recv_start(stage_.input(at), bytes, static_cast<int>(previous(a.chunk).stage),
+                                          tag(at, false));
+    s.posted = s.holds = a.micro_batch;
+  } else {
+    s.recv_grad =
+        mesh_.pp_backward->recv_start(stage_.output(at), bytes, static_cast<int>(next(a.chunk).stage), tag(at, true));
+    s.posted_grad = a.micro_batch;
+  }
 }
 
-void Pipeline::post_receives() {
-  while (next_receive_ < to_receive_.size() && post_forward(to_receive_[next_receive_])) ++next_receive_;
-  while (next_receive_grad_ < to_receive_grad_.size() && post_backward(to_receive_grad_[next_receive_grad_]))
-    ++next_receive_grad_;
+void Pipeline::post_receives(size_t number) {
+  if (!device_waits()) return post_free_receives();
+  for (const Action& a : due_receives_[number]) {
+    CHECK(has_room(a), "chunk %d has no room for a message of micro-batch %d", a.chunk, a.micro_batch);
+    if (a.kind != ActionKind::forward)
+      wait_for(*mesh_.pp_forward, std::exchange(slot({a.chunk, a.micro_batch}).send, {}));
+    post(a);
+  }
+}
+
+void Pipeline::post_free_receives() {
+  const auto can_receive = [this](const Action& a) {
+    return has_room(a) &&
+           (a.kind == ActionKind::forward || mesh_.pp_forward->done(slot({a.chunk, a.micro_batch}).send));
+  };
+  const auto post_those_of = [&](const std::vector<Action>& list, size_t& next) {
+    for (; next < list.size() && can_receive(list[next]); ++next) post(list[next]);
+  };
+  post_those_of(to_receive_, next_receive_);
+  post_those_of(to_receive_grad_, next_receive_grad_);
 }
 
 void Pipeline::forward(Stage::At at, const Work& work, const Stage::Batch& batch) {
@@ -108,7 +128,7 @@ void Pipeline::backward(Stage::At at, const Work& work, const Stage::Batch& batc
   const Neighbour from = next(at.chunk), to = previous(at.chunk);
   if (from.exists) {
     wait_for(*mesh_.pp_forward, s.send);
-    post_receives();
+    if (!device_waits()) post_free_receives();
     CHECK(s.posted_grad == at.micro_batch, "no receive was posted for the gradient of chunk %lld, micro-batch %lld",
           static_cast<long long>(at.chunk), static_cast<long long>(at.micro_batch));
     wait_for(*mesh_.pp_backward, s.recv_grad);
@@ -128,13 +148,14 @@ void Pipeline::run(const Work& work) {
   next_receive_ = next_receive_grad_ = 0;
   timeline_.clear();
   for (auto& of_chunk : slots_) of_chunk.assign(of_chunk.size(), Slot{});
-  for (const Action& a : actions_) {
+  for (size_t i = 0; i < actions_.size(); ++i) {
+    const Action& a = actions_[i];
     const Stage::At at{a.chunk, a.micro_batch};
     const int64_t offset = a.micro_batch * work.batch.rows;
     const Stage::Batch batch{.ids = work.ids + offset, .target = work.targets + offset, .attn = work.batch};
     record_.micro_batch = a.micro_batch;
     const double begin = now_s(), waited = waited_s_;
-    post_receives();
+    post_receives(i);
     switch (a.kind) {
       case ActionKind::forward: forward(at, work, batch); break;
       case ActionKind::backward:

@@ -1,6 +1,7 @@
 // Runs a stage's list of actions: receives what an action needs, computes, sends what it makes. Receives are posted as
 // soon as their memory is free, so that messages travel while other actions compute; no buffer is ever waited for that
-// a later action would free, so a schedule that is free of deadlock as a list is so here.
+// a later action would free, so a schedule that is free of deadlock as a list is so here. On a device they are posted
+// when receives_before() says, in an order that is the same in every run.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,7 @@
 #include "libcore/comm/mesh.h"
 #include "libcore/comm/watch.h"
 #include "libcore/model/stage.h"
+#include "libcore/schedule/receive_order.h"
 
 namespace rw {
 
@@ -50,10 +52,12 @@ class Pipeline {
   Slot& slot(Stage::At at);
   int tag(Stage::At at, bool gradient) const;
   void wait_for(Comm& comm, Request request);
-  // Posts, in the order of the list, the receives whose memory is free.
-  void post_receives();
-  bool post_forward(const Action& action);
-  bool post_backward(const Action& action);
+  // Before the action of that number: on a device what is due, elsewhere all whose memory is free, in the list's order.
+  void post_receives(size_t number);
+  void post_free_receives();
+  bool has_room(const Action& action);
+  void post(const Action& action);
+  bool device_waits() const { return !due_receives_.empty(); }
   void forward(Stage::At at, const Work& work, const Stage::Batch& batch);
   void backward(Stage::At at, const Work& work, const Stage::Batch& batch);
 
@@ -64,6 +68,7 @@ class Pipeline {
   std::vector<Action> actions_;
   std::vector<std::vector<Slot>> slots_;
   std::vector<TimedAction> timeline_;
+  std::vector<std::vector<Action>> due_receives_;  // by action; empty: the host waits
   std::vector<Action> to_receive_, to_receive_grad_;
   size_t next_receive_ = 0, next_receive_grad_ = 0;
   int64_t rows_ = 0;  // of the running step's micro-batches

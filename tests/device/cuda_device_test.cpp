@@ -46,6 +46,13 @@ TEST_CASE("cuda device: is the one of the local rank, or the one that is named")
   CHECK(device->memory()->name() == device->name());
 }
 
+TEST_CASE("cuda device: its streams do not share the default's few queues") {
+  const auto device = open_cuda();
+  const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  REQUIRE(queues != nullptr);
+  CHECK(std::string(queues) == "32");
+}
+
 TEST_CASE("cuda device: what is missing is said, and how to go on") {
   const Settings settings(false);
   const auto refusal = [](const DeviceWish& wish) { return failure([&] { open_device(wish); }, ErrorKind::usage); };
