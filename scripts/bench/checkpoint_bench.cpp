@@ -17,8 +17,8 @@
 #include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
-#include "libcore/ckpt/file_digests.h"
 #include "libcore/base/page_pool.h"
+#include "libcore/ckpt/file_digests.h"
 #include "libcore/ckpt/shard_saver.h"
 
 namespace rw {

@@ -42,7 +42,7 @@ attempt() {
     echo "FAIL  $name: does not link: $(tail -n 5 "$mine/log")"
     return 1
   fi
-  timeout 30 "$mine/test" -tc="$cases" >"$mine/log" 2>&1
+  timeout 15 "$mine/test" -tc="$cases" >"$mine/log" 2>&1
   local code=$?
   rm -f "$mine/test"
   if [ -z "$edit" ]; then
