@@ -34,7 +34,7 @@ class SegmentTable {
   void add(const std::shared_ptr<Segment>& segment);
   // Where [data, data + bytes) lies in `rank`'s parts; nothing when it is memory of another kind.
   std::optional<Place> find(const void* data, int64_t bytes, int rank) const;
-  int64_t bytes() const;  // of one rank's parts that are alive
+  int64_t bytes() const;                                // of one rank's parts that are alive
   std::shared_ptr<Segment> segment(uint32_t id) const;  // null when it was released here
 
  private:

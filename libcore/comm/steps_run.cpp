@@ -11,7 +11,9 @@
 namespace rw {
 namespace {
 
-bool adds(const CollectiveStep& s) { return s.kind == StepKind::exchange && s.from >= 0 && s.arrival != OnArrival::copy; }
+bool adds(const CollectiveStep& s) {
+  return s.kind == StepKind::exchange && s.from >= 0 && s.arrival != OnArrival::copy;
+}
 
 }  // namespace
 

@@ -182,8 +182,8 @@ class Machine {
       Symbol& mine = data(r)[atom(s.receive.begin) + i];
       const Symbol got = here.inbox[i];
       mine = s.arrival == OnArrival::copy ? got
-                                        : add(r, s.arrival == OnArrival::received_first ? got : mine,
-                                              s.arrival == OnArrival::received_first ? mine : got);
+                                          : add(r, s.arrival == OnArrival::received_first ? got : mine,
+                                                s.arrival == OnArrival::received_first ? mine : got);
     }
     here.inbox.clear();
     here.sent = here.received = false;

@@ -67,7 +67,8 @@ void append_ring_reduce_scatter(StepList& steps, const RingPlace& ring) {
 }
 
 void append_ring_all_gather(StepList& steps, const RingPlace& ring) {
-  for (int k = 0; k + 1 < ring.size; ++k) append_round(steps, ring, ring.place - k, ring.place - k - 1, OnArrival::copy);
+  for (int k = 0; k + 1 < ring.size; ++k)
+    append_round(steps, ring, ring.place - k, ring.place - k - 1, OnArrival::copy);
 }
 
 StepList reduce_scatter_steps(const PartsShape& shape, int rank) {

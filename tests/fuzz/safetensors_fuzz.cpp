@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "libcore/base/error.h"
-#include "libcore/tensor/elements.h"
 #include "libcore/formats/safetensors_header.h"
+#include "libcore/tensor/elements.h"
 
 extern "C" void fuzz_one(const uint8_t* data, size_t size) {
   using namespace rw;

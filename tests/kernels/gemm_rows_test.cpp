@@ -14,14 +14,7 @@ Array product(const PanelKernel& kernel, Array& a, Array& b, Gemm g, int threads
 
 void check_law(const GemmBackend& backend, DType t, int64_t n, int64_t k) {
   Array a(t, 513 * k, 1), b(t, n * k, 2);
-  const Gemm g{.c = nullptr,
-               .a = nullptr,
-               .m = 512,
-               .n = n,
-               .k = k,
-               .t = t,
-               .ct = DType::f32,
-               .fixed_order = true};
+  const Gemm g{.c = nullptr, .a = nullptr, .m = 512, .n = n, .k = k, .t = t, .ct = DType::f32, .fixed_order = true};
   const Array want = product(backend.kernel, a, b, g, 1);
   for (int threads : {1, 2, 3}) {
     for (int64_t m : {1, 2, 3, 5, 16, 17, 33, 64, 100, 511, 512, 513}) {

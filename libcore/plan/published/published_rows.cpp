@@ -83,8 +83,8 @@ struct Shipped {
 };
 
 ClusterSpec cluster_of(const PublishedCells& c, const std::string& trainer, int64_t devices, Shipped& shipped) {
-  const auto device =
-      std::find_if(std::begin(kDevices), std::end(kDevices), [&](const DatasheetDevice& d) { return c.text("gpu") == d.gpu; });
+  const auto device = std::find_if(std::begin(kDevices), std::end(kDevices),
+                                   [&](const DatasheetDevice& d) { return c.text("gpu") == d.gpu; });
   auto [at, is_new] = shipped.profiles.try_emplace(device->profile);
   if (is_new) at->second = load_cluster_spec(device->profile);
   ClusterSpec cluster = at->second;
