@@ -18,6 +18,7 @@
 #include "libcore/comm/steps_comm.h"
 #include "libcore/device/arena.h"
 #include "libcore/device/device.h"
+#include "libcore/device/open_device.h"
 #include "libcore/spec/train_spec.h"
 #include "libcore/train/dry_run.h"
 #include "libcore/train/trainer.h"
@@ -96,6 +97,7 @@ int run_rank(int argc, const char* const* argv, Comm& launched) {
   if (const auto code = parse_job_command_line(command, argc, argv, launched)) return *code;
   if (tables.contains("plan")) spec.plan_table = tables["plan"].dump();
   if (tables.contains("predicted")) spec.predicted_table = tables["predicted"].dump();
+  agree(launched, [&] { check_device_name(spec.device); });
   if (spec.layout_by == "auto") take_planned_layout(spec, launched);
   if (spec.dry_run) {
     agree(launched, [&] {

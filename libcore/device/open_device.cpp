@@ -29,6 +29,8 @@ std::optional<int> cuda_index(const std::string& device) {
 
 }  // namespace
 
+void check_device_name(const std::string& device) { cuda_index(device); }
+
 void check_device(const DeviceWish& wish) {
   if (const auto index = cuda_index(wish.device)) check_cuda_device(wish, *index);
 }

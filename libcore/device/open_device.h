@@ -6,6 +6,8 @@
 
 namespace rw {
 
+// Error{usage} for what is not cpu, cuda or cuda:N; whether such a device is here is not asked.
+void check_device_name(const std::string& device);
 std::unique_ptr<Device> open_cpu_device(int threads);
 // Error{usage} for what open_cuda_device would refuse so.
 void check_cuda_device(const DeviceWish& wish, int index);

@@ -6,6 +6,7 @@
 #include "libcore/base/error.h"
 #include "libcore/device/device.h"
 #include "libcore/device/inventory.h"
+#include "libcore/device/open_device.h"
 #include "tests/device/messages.h"
 
 namespace rw {
@@ -23,6 +24,7 @@ TEST_CASE("open_device: a device that has no such name") {
     const std::string text = std::string("expected cpu, cuda or cuda:N, found '") + device + "'";
     CHECK(holds(refusal({.device = device}), text));
     CHECK(holds(test::failure([&] { check_device({.device = device}); }, ErrorKind::usage), text));
+    CHECK(holds(test::failure([&] { check_device_name(device); }, ErrorKind::usage), text));
   }
 }
 

@@ -52,6 +52,8 @@ expect 0 'worst gradient' '--verify-parallel looks at a device too' mpirun -n 2 
 expect 0 '"skipped":0' 'f16 with a loss scale' "${train[@]}" --device cuda --precision f16 --loss-scale 64 --steps 2 --out f16
 
 expect 2 'expected cpu, cuda or cuda:N' 'no such kind of device' "${train[@]}" --device gpu --out none
+expect 2 "found 'gpu'" 'nor for a dry run' "${train[@]}" --device gpu --dry-run
+expect 2 "found 'cuda:x'" 'before the model is looked at' "$bin/dbench" kernels --model none.json --device cuda:x
 expect 2 'expected cuda:0 to cuda:7' 'a device that is not there' "${train[@]}" --device cuda:99 --out none
 expect 2 "found 'cuda:x'" 'a device whose number is none, before any file is read' "${train[@]}" --device cuda:x --data nothing.h5 --out none
 RANKWRIGHT_SIMT_CAPABILITY=89 expect 2 'compute capability 8.9 and 99 KiB of shared memory a block' 'a GPU with too little shared memory' "${train[@]}" --device cuda --out none

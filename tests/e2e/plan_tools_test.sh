@@ -68,7 +68,7 @@ expect 0 'nics = 4' 'cards from the bus' cat there.toml
 printf '<topology version="2.0">' >bad.xml
 expect 2 'HWLOC_XMLFILE=bad.xml: expected a host' 'a topology that is none' ./there silent bad.xml
 mkfifo never.xml
-expect 2 'never.xml' 'nor a pipe that nobody writes into' ./there silent never.xml
+expect 2 'HWLOC_XMLFILE: never.xml' 'nor a pipe that nobody writes into' ./there silent never.xml
 make_text 600 >text.txt
 expect 0 '' 'prepare' "$bin/dtrain" prepare --input text.txt --train-bpe 400 --output data.h5
 for batch in 2 4; do

@@ -77,6 +77,7 @@ TEST_CASE("what nvidia-smi prints") {
   CHECK(gpus[1].name == "NVIDIA Weird, Name");
   CHECK(gpus[2] == GpuFacts{.name = "Z", .memory = 7 << 20});
   CHECK(parse_gpus("").empty());
+  CHECK(parse_gpus("A\x1b[31mB, 5\n").at(0).name == "A?[31mB");  // no terminal is told what to do
   const auto placed =
       parse_gpus("NVIDIA Weird, Name, 1, 00000000:1B:00.0\n5, 00000000:1B:00.0\nX, [N/A], 00000000:1B:00.0\n");
   REQUIRE(placed.size() == 1);

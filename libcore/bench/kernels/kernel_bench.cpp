@@ -11,6 +11,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/median.h"
 #include "libcore/bench/record/machine.h"
+#include "libcore/device/open_device.h"
 #include "libcore/train/device_peak.h"
 
 namespace rw {
@@ -163,6 +164,7 @@ void add_metrics(BenchRecord& record, const KernelTiming& k, const MachinePeaks&
 
 // Of the spec alone, before a device is opened.
 KernelShapes checked_shapes(const KernelBenchSpec& spec) {
+  check_device_name(spec.device);
   KernelShapes shapes{.model = load_model_spec(spec.model),
                       .rows = spec.rows,
                       .seq_len = spec.seq_len,

@@ -13,6 +13,7 @@
 #include "libcore/comm/agree.h"
 #include "libcore/comm/rank_cores.h"
 #include "libcore/device/device.h"
+#include "libcore/device/open_device.h"
 #include "libcore/formats/model_source.h"
 #include "libcore/plan/measure/measured_cluster.h"
 #include "libcore/train/setup.h"
@@ -63,6 +64,7 @@ TrainBenchAnswer run_train_bench(const TrainBenchSpec& spec, Comm& world, const 
   world.set_timeout(spec.train.comm_timeout);
   Cases c;
   agree(world, [&] {
+    check_device_name(spec.train.device);
     c = cases_of(spec, world.size());
     check_device({.device = spec.train.device, .local_rank = rank_on_host(world)});
   });

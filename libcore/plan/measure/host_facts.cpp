@@ -128,10 +128,12 @@ std::vector<GpuFacts> parse_gpus(std::string_view csv) {
       comma = rest.rfind(',');
       if (comma == std::string_view::npos) continue;
     }
-    const std::string_view name = trimmed(rest.substr(0, comma));
+    std::string name(trimmed(rest.substr(0, comma)));
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c >= 0 && c < ' '; }, '?');  // a terminal's escapes
     const std::optional<int64_t> mib = number(rest.substr(comma + 1));
     if (!name.empty() && mib && *mib > 0 && *mib < (int64_t{1} << 40))
-      gpus.push_back({.name = std::string(name), .memory = *mib << 20, .bus_id = bus_id});
+      gpus.push_back({.name = name, .memory = *mib << 20, .bus_id = bus_id});
   }
   return gpus;
 }

@@ -224,7 +224,13 @@ PciTopology parse_pci_topology(const std::string& xml, const std::string& where)
 PciTopology read_pci_topology() {
   // hwloc follows the variable itself, but takes this host without a word when the file is bad.
   if (const char* file = std::getenv("HWLOC_XMLFILE"); file != nullptr && *file != '\0') {
-    PciTopology facts = parse_pci_topology(read_regular_file(file), fmt::format("HWLOC_XMLFILE={}", file));
+    std::string xml;
+    try {
+      xml = read_regular_file(file);
+    } catch (const Error& e) {
+      fail(e.kind(), "HWLOC_XMLFILE: {}", e.what());
+    }
+    PciTopology facts = parse_pci_topology(xml, fmt::format("HWLOC_XMLFILE={}", file));
     facts.file = file;
     return facts;
   }
