@@ -242,6 +242,7 @@ TEST_CASE("what a command prints: in time, and in ASCII") {
   CHECK_FALSE(output_of("yes").is_late);
   CHECK(output_of("no-such-command-here 2>/dev/null").text.empty());
   CHECK_FALSE(output_of("false").is_late);
+  CHECK(output_of("sh -c 'exit 14'").code == 14);
   CHECK(output_of("sleep 60", 1).is_late);
   const CommandOutput stubborn = output_of("sh -c 'trap \"\" TERM; echo begun; while :; do sleep 1; done'", 1);
   CHECK(stubborn.is_late);
@@ -264,6 +265,11 @@ TEST_CASE("GPUs beside those that nvidia-smi lists") {
     return std::string();
   };
   CHECK(told().empty());
+  const auto ends = [&] { return gpu_cluster(facts, shipped).notes.back(); };
+  CHECK(ends().find("nvidia-smi ended") == std::string::npos);
+  facts.smi_code = 14;
+  CHECK(ends().find("nvidia-smi ended with code 14") != std::string::npos);
+  facts.smi_code = 0;
   facts.gpus.pop_back();
   CHECK(told().find(bus_gpus_text({odd.gpus.back()})) != std::string::npos);
   facts.bus_file = "far.xml";  // another machine's bus has others

@@ -115,6 +115,9 @@ Discovered gpu_cluster(const HostFacts& host, const std::vector<ClusterSpec>& sh
     out.notes.push_back(
         "the GPUs differ; the first one speaks for all: write a [device.NAME] and a [[node]] for each kind");
   if (const std::string note = unlisted_note(host); !note.empty()) out.notes.push_back(note);
+  if (host.smi_code != 0 && host.gpus_from == "nvidia-smi")
+    out.notes.push_back(fmt::format(
+        "nvidia-smi ended with code {}: a GPU may be missing in this file; look at what it prints", host.smi_code));
   out.cluster = {.name = host.name, .devices = {device}, .nodes = {node}, .network = profile.like.cluster->network};
   return out;
 }

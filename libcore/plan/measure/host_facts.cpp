@@ -111,7 +111,7 @@ CommandOutput output_of(const char* command, int limit_s) {
         (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != '\x1b'))
       c = '?';
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  return {.text = std::move(out), .is_late = code == kEnded || code == kKilled};
+  return {.text = std::move(out), .code = code, .is_late = code == kEnded || code == kKilled};
 }
 
 std::vector<GpuFacts> parse_gpus(std::string_view csv) {
@@ -170,7 +170,7 @@ HostFacts this_host() {
 void find_gpus(HostFacts& facts) {
   const CommandOutput smi = output_of(
       "nvidia-smi --query-gpu=name,memory.total,pci.bus_id --format=csv,noheader,nounits 2>/dev/null </dev/null");
-  facts.gpus = parse_gpus(smi.text), facts.smi_is_late = smi.is_late;
+  facts.gpus = parse_gpus(smi.text), facts.smi_is_late = smi.is_late, facts.smi_code = smi.code;
   const GpuTopology told = facts.gpus.empty() ? GpuTopology{} : this_host_gpus();
   const PciTopology bus = read_pci_topology();
   facts.bus_gpus = bus.gpus, facts.bus_file = bus.file;

@@ -33,6 +33,7 @@ struct HostFacts {
   std::vector<BusGpu> bus_gpus;          // that the PCI bus has, whether they answer or not
   std::string bus_file;                  // HWLOC_XMLFILE, when that tells of the bus
   bool smi_is_late = false;              // nvidia-smi did not answer
+  int smi_code = 0;                      // it ended with
   std::string why_no_cuda;               // where it was asked and told of none
   GpuTopology topology;                  // of `gpus`, or where there are none of `bus_gpus`
 };
@@ -42,6 +43,7 @@ HostFacts read_host_facts(const std::filesystem::path& root);
 // What a command of the shell prints, in ASCII, its first MiB at most; "" when it cannot be started.
 struct CommandOutput {
   std::string text;
+  int code = 0;          // it ended with
   bool is_late = false;  // it had not ended after `limit_s` seconds, and was ended
 };
 constexpr int kCommandLimitS = 20;
