@@ -1,5 +1,6 @@
 #include "kernels/quant_shape.h"
 
+#include "kernels/rounded_up.h"
 #include "libcore/base/check.h"
 
 namespace rw {

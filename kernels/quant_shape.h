@@ -7,8 +7,6 @@ namespace rw {
 
 constexpr int64_t kQuantStep = 64, kMostBlock = 512;
 
-constexpr int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 struct QuantShape {
   int64_t n, k;            // as given
   int64_t group, block;    // elements of k

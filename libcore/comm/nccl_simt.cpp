@@ -11,12 +11,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,7 +41,13 @@ struct Lookouts {
   std::vector<std::weak_ptr<Member>> members;
   std::vector<std::shared_ptr<Member>> aborted;  // their host communicators are this thread's to end
   std::atomic<int64_t> message_ctas{0}, most_message_ctas{0}, registered{0};
+  std::atomic<int64_t> n_ended{0};  // of what aborts wait for
   int to_refuse = 0;
+
+  void end_one() {
+    ++n_ended;
+    n_ended.notify_all();
+  }
 
   void look() {
     if (is_looking || now_s() - last_s < kLookEveryS) return;
@@ -159,16 +163,20 @@ void Member::finish(const Call& c, const Moving& m) const {
 // Adds to a count for as long as it lives.
 class Counted {
  public:
-  Counted(std::shared_ptr<void> owner, std::atomic<int64_t>& count, int64_t n)
-      : owner_(std::move(owner)), count_(count), n_(n) {
+  Counted(std::shared_ptr<void> owner, Lookouts& rank, std::atomic<int64_t>& count, int64_t n)
+      : owner_(std::move(owner)), rank_(rank), count_(count), n_(n) {
     count_ += n_;
   }
-  ~Counted() { count_ -= n_; }
+  ~Counted() {
+    count_ -= n_;
+    rank_.end_one();
+  }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
 
  private:
-  std::shared_ptr<void> owner_;  // of the count
+  std::shared_ptr<void> owner_;  // of the rank and the count
+  Lookouts& rank_;
   std::atomic<int64_t>& count_;
   int64_t n_;
 };
@@ -214,10 +222,10 @@ struct Work {
 
   void begin() {
     for (const Call& c : calls) moving.push_back(member->start(c));
-    under_way = std::make_shared<Counted>(member, member->n_under_way, 1);
-    if (calls[0].kind != Kind::send && calls[0].kind != Kind::recv) return;
     Lookouts& rank = *member->lookouts;
-    ctas = std::make_shared<Counted>(member->lookouts, rank.message_ctas, member->ctas);
+    under_way = std::make_shared<Counted>(member, rank, member->n_under_way, 1);
+    if (calls[0].kind != Kind::send && calls[0].kind != Kind::recv) return;
+    ctas = std::make_shared<Counted>(member->lookouts, rank, rank.message_ctas, member->ctas);
     rank.most_message_ctas = std::max(rank.most_message_ctas.load(), rank.message_ctas.load());
   }
 };
@@ -236,8 +244,9 @@ bool may_abort(const std::vector<std::shared_ptr<Member>>& members) {
 
 void abort_together(std::vector<std::shared_ptr<Member>> members) {
   if (members.empty()) return;
-  while (!may_abort(members)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto rank = members[0]->lookouts;
+  // Without end, as NCCL's own: who calls it bounds its patience.
+  for (int64_t seen = rank->n_ended; !may_abort(members); seen = rank->n_ended) rank->n_ended.wait(seen);
   const std::lock_guard lock(rank->mutex);
   if (!rank->all.empty()) std::move(members.begin(), members.end(), std::back_inserter(rank->aborted));
 }
@@ -306,7 +315,8 @@ void enqueue(const std::shared_ptr<Member>& member, cudaStream_t stream, std::ve
   Work work{.member = member, .calls = std::move(calls)};
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(stream, &status);
-  if (status != cudaStreamCaptureStatusNone) work.recorded = std::make_shared<Counted>(member, member->n_recorded, 1);
+  if (status != cudaStreamCaptureStatusNone)
+    work.recorded = std::make_shared<Counted>(member, *member->lookouts, member->n_recorded, 1);
   rw::simt::enqueue_polled(stream, std::move(work));
 }
 
@@ -358,6 +368,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->member->is_aborted = true;
+  comm->member->lookouts->end_one();
   group().to_abort.push_back(std::move(comm->member));
   delete comm;
   if (group().depth == 0) abort_together(std::exchange(group().to_abort, {}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/rounded_up.h"
 #include "libcore/base/check.h"
 
 namespace rw {
@@ -24,7 +25,7 @@ PackedLinear with_stride(PackedLinear head, int64_t ld) {
 
 int64_t logits_stride(int64_t vocab) {
   constexpr int64_t kElements = 8;
-  return (vocab + kElements - 1) / kElements * kElements;
+  return rounded_up(vocab, kElements);
 }
 
 void embed_fwd(const EmbeddingWeights& w, const Embed& e, const BlockContext& ctx) {
